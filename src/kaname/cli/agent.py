@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.agent import Agent
 from ..config.build import Config
-from ..core.errors import ConfigError
 from ..core.install import this_command
 from ..kernel.bases import bound_of
 from ..kernel.ports import Model
@@ -28,7 +27,7 @@ from ..strategies.stop import cost, deadline, max_steps
 from ..tools.loading import all_tools, object_from
 from ..tools.registry import ToolRegistry
 from .last import forget, remember
-from .messages import say
+from .messages import config_error, say
 from .terminal.questions import ask_yes_no, can_ask
 from .terminal.screen import Bar, Screen
 
@@ -42,62 +41,60 @@ _REMEMBERED = ("config", "agent", "model", "tool", "instructions", "max_steps", 
 _PLANNED = ("plan", "max_revisions", "approve")  # options of `kaname plan`
 
 
-def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None = None) -> Agent:
+def agent_from(args: argparse.Namespace, screen: Screen, thinks: Model | None = None) -> Agent:
     """Return the agent of the command line and the configuration; tools of both are used. `thinks`: use this model instead."""
-    take_workflow(given)
-    if getattr(given, "plan", False) and thinks is None:
-        return orchestrator_from(given, screen).agent
-    if (made := programs_agent(given)) is not None:
-        return _apply_options(made, given, screen, thinks)
-    if getattr(given, "workflow", None):
-        return workflow_from(given).agent
-    config = config_for(given)
-    if config is None and not given.journal and getattr(given, "command", "") in ("run", "chat", "plan"):
+    take_workflow(args)
+    if getattr(args, "plan", False) and thinks is None:
+        return orchestrator_from(args, screen).agent
+    if (made := programs_agent(args)) is not None:
+        return _apply_options(made, args, screen, thinks)
+    if getattr(args, "workflow", None):
+        return workflow_from(args).agent
+    config = config_for(args)
+    if config is None and not args.journal and getattr(args, "command", "") in ("run", "chat", "plan"):
         forget()  # these runs are in the default journal
-    if config is None and given.agent:
-        raise ConfigError(
-            say(
-                f"no kaname.yaml here defines the agent {given.agent!r}. Name an agent in a program as FILE.py:NAME",
-                f"{given.agent!r} を定義した kaname.yaml がありません。プログラムなら FILE.py:名前 と指定してください",
-            )
+    if config is None and args.agent:
+        raise config_error(
+            f"no kaname.yaml here defines the agent {args.agent!r}. Name an agent in a program as FILE.py:NAME",
+            f"{args.agent!r} を定義した kaname.yaml がありません。プログラムなら FILE.py:名前 と指定してください",
         )
-    parts = config.parts(given.agent) if config is not None else {}
-    tools = all_tools(getattr(given, "tool", []), Path(getattr(given, "folder", None) or Path.cwd()))
-    _warn_if_no_documents(getattr(given, "tool", []), screen)
-    limits = _limits(given, parts.get("stops") or ())  # report mistakes in them before anything is fetched
+    parts = config.parts(args.agent) if config is not None else {}
+    tools = all_tools(getattr(args, "tool", []), Path(getattr(args, "folder", None) or Path.cwd()))
+    _warn_if_no_documents(getattr(args, "tool", []), screen)
+    limits = _limits(args, parts.get("stops") or ())  # report mistakes in them before anything is fetched
     model = thinks or parts.pop("model", None)
     parts.pop("model", None)
-    if thinks is None and (given.model or model is None):
-        model = model_for(given, screen)
+    if thinks is None and (args.model or model is None):
+        model = model_for(args, screen)
     elif model == "local":
         fetch_if_missing(screen)
     own = {
-        "instructions": getattr(given, "instructions", "") or None,
+        "instructions": getattr(args, "instructions", "") or None,
         "stops": limits,
-        "journal": given.journal,
+        "journal": args.journal,
     }
     parts |= {name: value for name, value in own.items() if value is not None}
     agent = Agent(model, [*parts.pop("tools", []), *tools], elicit=elicitation_for(screen), **parts)
-    agent.origin = _origin(given, config)
+    agent.origin = _origin(args, config)
     return agent
 
 
-def _apply_options(made: Agent, given: argparse.Namespace, screen: Screen, thinks: Model | None) -> Agent:
+def _apply_options(made: Agent, args: argparse.Namespace, screen: Screen, thinks: Model | None) -> Agent:
     """Apply the command line to the agent of a program. Tools of both are used."""
     if made.servers is not None and (elicit := elicitation_for(screen)) is not None:
         made.servers.set_elicit(elicit)
-    changes: dict[str, Any] = {"stops": tuple(_limits(given, made.recipe.stops) or made.recipe.stops)}
-    if thinks is not None or given.model:
-        made.recipe = with_models(made.recipe, thinks or model_for(given, screen))
-    if instructions := getattr(given, "instructions", ""):
+    changes: dict[str, Any] = {"stops": tuple(_limits(args, made.recipe.stops) or made.recipe.stops)}
+    if thinks is not None or args.model:
+        made.recipe = with_models(made.recipe, thinks or model_for(args, screen))
+    if instructions := getattr(args, "instructions", ""):
         changes["instructions"] = instructions
-    folder = Path(getattr(given, "folder", None) or Path.cwd())
-    for tool in all_tools(getattr(given, "tool", []), folder) if not made.origin else ():  # otherwise already registered
+    folder = Path(getattr(args, "folder", None) or Path.cwd())
+    for tool in all_tools(getattr(args, "tool", []), folder) if not made.origin else ():  # otherwise already registered
         made.tools.register(tool)
     made.recipe = made.recipe.with_changes(**changes)
-    if given.journal:
-        made.journal = choose(given.journal)
-    made.origin = {**_origin(given, None), "agent": _program_place(given.agent, folder)}
+    if args.journal:
+        made.journal = choose(args.journal)
+    made.origin = {**_origin(args, None), "agent": _program_place(args.agent, folder)}
     return made
 
 
@@ -113,88 +110,86 @@ def is_resumable(recipe: Mapping[str, Any]) -> bool:
     return isinstance(origin, Mapping) and "folder" in origin and ("program" not in origin or "agent" in origin)
 
 
-def _program_place(given: str, folder: Path) -> str:
+def _program_place(args: str, folder: Path) -> str:
     """Return the place of a program, as it is found from any folder."""
-    place, _, name = given.partition(":")
-    return f"{(folder / Path(place).expanduser()).resolve()}:{name}" if place.endswith(".py") else given
+    place, _, name = args.partition(":")
+    return f"{(folder / Path(place).expanduser()).resolve()}:{name}" if place.endswith(".py") else args
 
 
-def orchestrator_from(given: argparse.Namespace, screen: Screen) -> AgentOrchestrator:
+def orchestrator_from(args: argparse.Namespace, screen: Screen) -> AgentOrchestrator:
     """Return the agent that the command line describes, as an orchestrator that plans its work."""
     from ..designs.orchestrator.orchestrator import AgentOrchestrator
 
-    given.plan = False
-    agent = agent_from(given, screen)
-    given.plan = True
-    agent.origin = {**agent.origin, "plan": True, "max_revisions": given.max_revisions, "approve": given.approve}
-    how: dict[str, Any] = {"approve": given.approve, "max_revisions": given.max_revisions}
-    if isinstance(made := programs_own(given), AgentOrchestrator):
+    args.plan = False
+    agent = agent_from(args, screen)
+    args.plan = True
+    agent.origin = {**agent.origin, "plan": True, "max_revisions": args.max_revisions, "approve": args.approve}
+    how: dict[str, Any] = {"approve": args.approve, "max_revisions": args.max_revisions}
+    if isinstance(made := programs_own(args), AgentOrchestrator):
         return made.altered(**how, model=agent.recipe.model)
     return AgentOrchestrator.around(agent, **how)
 
 
-def take_workflow(given: argparse.Namespace) -> None:
+def take_workflow(args: argparse.Namespace) -> None:
     """Treat `-a NAME` as a workflow file of the configuration, if no agent has that name."""
     from ..workflows.configured import workflow_file
 
-    name = "" if ":" in (given.agent or "") or getattr(given, "workflow", None) else given.agent
-    if name and (config := config_for(given)) is not None and (path := workflow_file(config, name)) is not None:
-        given.workflow, given.agent = str(path), None
+    name = "" if ":" in (args.agent or "") or getattr(args, "workflow", None) else args.agent
+    if name and (config := config_for(args)) is not None and (path := workflow_file(config, name)) is not None:
+        args.workflow, args.agent = str(path), None
 
 
-def workflow_from(given: argparse.Namespace) -> Workflow:
+def workflow_from(args: argparse.Namespace) -> Workflow:
     """Return the workflow of a file, with the tools and agents of the configuration and of the command line."""
     from ..workflows.configured import with_agents
 
-    if not getattr(given, "workflow", None) and (own := programs_workflow(given)) is not None:
-        _apply_options(own.agent, given, Screen(), None)
+    if not getattr(args, "workflow", None) and (own := programs_workflow(args)) is not None:
+        _apply_options(own.agent, args, Screen(), None)
         return own
-    config, folder = config_for(given), Path(getattr(given, "folder", None) or Path.cwd())
+    config, folder = config_for(args), Path(getattr(args, "folder", None) or Path.cwd())
     agents = {name: Agent.from_config(config, agent=name) for name in config.agents} if config is not None else {}
-    tools, permits = all_tools(getattr(given, "tool", []), folder), () if config is None else config.permits()
-    made = with_agents(given.workflow, agents, tools, journal_for(given), permits)
-    made.origin = {**_origin(given, config), **made.origin}
+    tools, permits = all_tools(getattr(args, "tool", []), folder), () if config is None else config.permits()
+    made = with_agents(args.workflow, agents, tools, journal_for(args), permits)
+    made.origin = {**_origin(args, config), **made.origin}
     return made
 
 
-def programs_own(given: argparse.Namespace) -> Agent | Workflow | AgentOrchestrator | None:
+def programs_own(args: argparse.Namespace) -> Agent | Workflow | AgentOrchestrator | None:
     """Return the object that `-a` names by its place in a program (`desk.py:desk`, `package.module:name`), or None."""
-    place = given.agent or ""
+    place = args.agent or ""
     if ":" not in place:
         return None
     from ..designs.orchestrator.orchestrator import agent_behind
 
-    found = object_from(place, Path(getattr(given, "folder", None) or Path.cwd()))
+    found = object_from(place, Path(getattr(args, "folder", None) or Path.cwd()))
     if isinstance(found, list | tuple) and found:  # a list of agents to serve: use the first
         found = found[0]
     if (agent := agent_behind(found)) is None:
-        raise ConfigError(
-            say(
-                f"{place} is {found!r:.100}, not an Agent, a Workflow or an AgentOrchestrator",
-                f"{place} は Agent、Workflow、AgentOrchestrator のどれでもありません: {found!r:.100}",
-            )
+        raise config_error(
+            f"{place} is {found!r:.100}, not an Agent, a Workflow or an AgentOrchestrator",
+            f"{place} は Agent、Workflow、AgentOrchestrator のどれでもありません: {found!r:.100}",
         )
-    remember(given, agent.journal)
+    remember(args, agent.journal)
     return found  # type: ignore[no-any-return]
 
 
-def programs_agent(given: argparse.Namespace) -> Agent | None:
+def programs_agent(args: argparse.Namespace) -> Agent | None:
     """Return the agent of a program: its agent, or the agent behind its workflow or orchestrator."""
-    made = programs_own(given)
+    made = programs_own(args)
     return made if made is None or isinstance(made, Agent) else made.agent
 
 
-def programs_workflow(given: argparse.Namespace) -> Workflow | None:
+def programs_workflow(args: argparse.Namespace) -> Workflow | None:
     """Return the workflow of a program, or None if `-a` names something else."""
     from ..workflows.workflow import Workflow
 
-    made = programs_own(given)
+    made = programs_own(args)
     return made if isinstance(made, Workflow) else None
 
 
-def input_for(given: argparse.Namespace, text: str) -> str:
+def input_for(args: argparse.Namespace, text: str) -> str:
     """Return the input of the run. For a workflow, the text must be a JSON object of parameters."""
-    flow = workflow_from(given) if getattr(given, "workflow", None) else programs_workflow(given) if given.agent else None
+    flow = workflow_from(args) if getattr(args, "workflow", None) else programs_workflow(args) if args.agent else None
     return text if flow is None else flow.as_input(text)
 
 
@@ -204,62 +199,60 @@ def _warn_if_no_documents(places: list[str], screen: Screen) -> None:
     from ..tools.search.pipeline import default_index
 
     if not default_index().exists():
-        told = say(
+        message = say(
             f"search has no documents yet. Add some with: {this_command()} docs add FOLDER",
             f"search: まだ文書がありません。次のコマンドで追加できます: {this_command()} docs add フォルダー",
         )
-        screen.note(told, "yellow")
+        screen.note(message, "yellow")
 
 
-def place_options(given: argparse.Namespace) -> str:
+def place_options(args: argparse.Namespace) -> str:
     """Return the options that a printed command needs to find this journal, and the agent of a program, again."""
-    place = journal_for(given)
+    place = journal_for(args)
     plain = argparse.Namespace(journal=None, config=None, agent=None)
     usual = journal_place(plain)
     same = place is None or place == usual or (is_file(place) and os.path.realpath(place) == os.path.realpath(usual))
-    whose = f" -a {shlex.quote(given.agent)}" if ":" in (given.agent or "") else ""
+    whose = f" -a {shlex.quote(args.agent)}" if ":" in (args.agent or "") else ""
     return whose if same else f"{whose} --journal {shlex.quote(shown_place(str(place)))}"
 
 
-def _origin(given: argparse.Namespace, config: Config | None) -> dict[str, Any]:
+def _origin(args: argparse.Namespace, config: Config | None) -> dict[str, Any]:
     """Return the options that were given, so that the run can be resumed from any folder without repeating them."""
-    said = {name: getattr(given, name, None) for name in _REMEMBERED}
+    said = {name: getattr(args, name, None) for name in _REMEMBERED}
     said["tool"] = [re.sub(r"(://[^:/@]*):.*@", r"\1:***@", place) for place in said["tool"] or []]  # no password in a journal
     if config is not None:
         said["config"] = [str(Path(file).resolve()) for file in config.files]
     return {
-        "folder": getattr(given, "folder", None) or str(Path.cwd()),
+        "folder": getattr(args, "folder", None) or str(Path.cwd()),
         **{name: value for name, value in said.items() if value},
     }
 
 
-def restore_options(given: argparse.Namespace, recipe: Mapping[str, Any], name: str) -> None:
+def restore_options(args: argparse.Namespace, recipe: Mapping[str, Any], name: str) -> None:
     """Restore the options that a run was made with, unless they are given now. `name`: the agent of the run."""
     origin = recipe.get("origin")
-    if ":" in (given.agent or ""):
+    if ":" in (args.agent or ""):
         made = origin if isinstance(origin, Mapping) else {}
         for how in _PLANNED:
-            setattr(given, how, made.get(how))
+            setattr(args, how, made.get(how))
         return
     if not isinstance(origin, Mapping) or not is_resumable(recipe):
-        if given.config or given.agent or (given.model and (getattr(given, "tool", None) or not recipe.get("tools"))):
+        if args.config or args.agent or (args.model and (getattr(args, "tool", None) or not recipe.get("tools"))):
             return
-        config = config_for(given)  # a program may use the agent of the configuration in this folder
+        config = config_for(args)  # a program may use the agent of the configuration in this folder
         if config is None or name not in config.agents or not _has_tools(config.parts(name), recipe):
-            raise ConfigError(
-                say(
-                    "this run was started by a program: pass its agent (-a FILE.py:NAME), or a model and tools (-c, -m, -t)",
-                    "プログラムが開始した実行です。-a FILE.py:名前、またはモデルとツール (-c、-m、-t) を指定してください",
-                )
+            raise config_error(
+                "this run was started by a program: pass its agent (-a FILE.py:NAME), or a model and tools (-c, -m, -t)",
+                "プログラムが開始した実行です。-a FILE.py:名前、またはモデルとツール (-c、-m、-t) を指定してください",
             )
-        given.agent = name
+        args.agent = name
         return
-    here = [str(Path(file).resolve()) for file in given.config or []]
+    here = [str(Path(file).resolve()) for file in args.config or []]
     other = bool(here) and here != list(origin.get("config", []))  # another file: use its first agent, unless one is named
     for name in (*_REMEMBERED, "folder", "workflow", *_PLANNED):
-        skip = (name == "agent" and other) or (name == "base_url" and given.model)
-        if name in origin and not skip and not getattr(given, name, None):
-            setattr(given, name, origin[name])
+        skip = (name == "agent" and other) or (name == "base_url" and args.model)
+        if name in origin and not skip and not getattr(args, name, None):
+            setattr(args, name, origin[name])
 
 
 def _has_tools(parts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
@@ -267,47 +260,45 @@ def _has_tools(parts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
     return bool(parts.get("mcp_servers")) or set(recipe.get("tools", ())) <= set(ToolRegistry(parts["tools"]))
 
 
-def config_for(given: argparse.Namespace) -> Config | None:
+def config_for(args: argparse.Namespace) -> Config | None:
     """Return the configuration: `--config`, or `kaname.yaml` in this folder; None without both."""
     from ..config.build import load_config
 
-    files = given.config or [name for name in FILES if Path(name).is_file()][:1]
+    files = args.config or [name for name in FILES if Path(name).is_file()][:1]
     return load_config(*files) if files else None
 
 
-def agent_name(given: argparse.Namespace) -> str:
+def agent_name(args: argparse.Namespace) -> str:
     """Return the name of the agent whose runs are meant; empty for all agents."""
-    made = programs_agent(given)
-    return given.agent or "" if made is None else made.name
+    made = programs_agent(args)
+    return args.agent or "" if made is None else made.name
 
 
-def journal_for(given: argparse.Namespace) -> str | None:
+def journal_for(args: argparse.Namespace) -> str | None:
     """Return the path of the journal that the options or the configuration name, or None."""
-    if given.journal:
-        return str(given.journal)
-    if (made := programs_agent(given)) is not None:
+    if args.journal:
+        return str(args.journal)
+    if (made := programs_agent(args)) is not None:
         return made.journal.stores.place or None
     from ..workflows.configured import workflow_file
 
-    if (config := config_for(given)) is None:
+    if (config := config_for(args)) is None:
         return None
-    flow = workflow_file(config, given.agent) if given.agent else None
-    return config.agent(None if flow else given.agent).journal_path or None
+    flow = workflow_file(config, args.agent) if args.agent else None
+    return config.agent(None if flow else args.agent).journal_path or None
 
 
-def journal_place(given: argparse.Namespace) -> str:
+def journal_place(args: argparse.Namespace) -> str:
     """Return the path of the journal: from the options, the configuration, the environment, or the default."""
-    return journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
+    return journal_for(args) or os.environ.get("KANAME_JOURNAL") or default_path()
 
 
-def note_place(given: argparse.Namespace, screen: Screen) -> None:
+def note_place(args: argparse.Namespace, screen: Screen) -> None:
     """Say which journal was read, after a command that found nothing there, and how to name another."""
-    place = shown_place(journal_place(given))
-    screen.note(
-        say(
-            f"looked in {place}; for another journal: -a FILE.py:NAME, -c FILE or --journal FILE",
-            f"調べたジャーナル: {place}。別のジャーナルは -a FILE.py:名前、-c FILE、--journal FILE で指定できます",
-        )
+    place = shown_place(journal_place(args))
+    screen.tell(
+        f"looked in {place}; for another journal: -a FILE.py:NAME, -c FILE or --journal FILE",
+        f"調べたジャーナル: {place}。別のジャーナルは -a FILE.py:名前、-c FILE、--journal FILE で指定できます",
     )
 
 
@@ -324,30 +315,30 @@ def elicitation_for(screen: Screen) -> Any:
     return elicit if can_ask() else None
 
 
-def _limits(given: argparse.Namespace, stops: Sequence[Any]) -> list[Any] | None:
+def _limits(args: argparse.Namespace, stops: Sequence[Any]) -> list[Any] | None:
     """Return the stop rules, with the limits of the command line instead of those of the same kind; None without such."""
     options = ((max_steps, "max_steps"), (cost, "cost"), (deadline, "deadline"))
-    limits = [rule(value) for rule, name in options if (value := getattr(given, name, None)) is not None]
+    limits = [rule(value) for rule, name in options if (value := getattr(args, name, None)) is not None]
     kinds = {one.bound.kind for one in limits}
     return [*[rule for rule in stops if bound_of(rule).kind not in kinds], *limits] if limits else None
 
 
-def model_for(given: argparse.Namespace, screen: Screen) -> Model | list[Model]:
+def model_for(args: argparse.Namespace, screen: Screen) -> Model | list[Model]:
     """Return the model of `--model`, `KANAME_MODEL` or the provider whose key is set; otherwise fetch the local one.
 
     Names with commas between them are a list: the next model is asked when one fails.
     """
-    name = given.model or os.environ.get("KANAME_MODEL")
+    name = args.model or os.environ.get("KANAME_MODEL")
     if name is None:
         name = next((model for key, model in _KEYS.items() if os.environ.get(key)), "local")
-        if name == "local" and (offered := _offer_running_server(given, screen)) is not None:
+        if name == "local" and (offered := _offer_running_server(args, screen)) is not None:
             return offered
-        screen.note(say(f"model: {name} (choose another with --model)", f"モデル: {name} (--model で変更できます)"))
-        given.model = name
+        screen.tell(f"model: {name} (choose another with --model)", f"モデル: {name} (--model で変更できます)")
+        args.model = name
     names = [one.strip() for one in name.split(",")]
     if "local" in names:
         fetch_if_missing(screen)
-    at = getattr(given, "base_url", None)
+    at = getattr(args, "base_url", None)
     models = [_model_at(one.partition("/")[2], at) if at else resolve(one) for one in names]
     return models if len(models) > 1 else models[0]
 
@@ -358,7 +349,7 @@ def _model_at(model: str, address: str) -> Model:
     return OpenAI(model, base_url=address, api_key="none")
 
 
-def _offer_running_server(given: argparse.Namespace, screen: Screen) -> Model | None:
+def _offer_running_server(args: argparse.Namespace, screen: Screen) -> Model | None:
     """Offer a model server that runs on this machine. Without a terminal, only print how to use it."""
     from .model_servers import nearby
 
@@ -371,7 +362,7 @@ def _offer_running_server(given: argparse.Namespace, screen: Screen) -> Model | 
             screen,
             unanswered=f"OPENAI_BASE_URL={one.address} --model openai/{one.models[0]}",
         ):
-            given.model, given.base_url = f"openai/{one.models[0]}", one.address
+            args.model, args.base_url = f"openai/{one.models[0]}", one.address
             return _model_at(one.models[0], one.address)
     return None
 
@@ -390,13 +381,11 @@ def fetch_if_missing(screen: Screen) -> None:
     allowed = os.environ.get("KANAME_DOWNLOAD", "").lower() == "yes"
     if not allowed and not (can_ask() and screen.err.isatty() and ask_yes_no(offer, screen, unanswered=unanswered)):
         command = f"{this_command()} models pull"
-        raise ConfigError(
-            say(
-                f"no model is set up: download the local one (1.1 GB; {command}, or set KANAME_DOWNLOAD=yes), choose another "
-                "with --model, or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
-                f"モデルがありません。ローカルモデル (1.1 GB) を取得する ({command}、または KANAME_DOWNLOAD=yes を設定)、"
-                "--model で指定する、OPENAI_API_KEY か ANTHROPIC_API_KEY を設定する、のいずれかを行ってください",
-            )
+        raise config_error(
+            f"no model is set up: download the local one (1.1 GB; {command}, or set KANAME_DOWNLOAD=yes), choose another "
+            "with --model, or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
+            f"モデルがありません。ローカルモデル (1.1 GB) を取得する ({command}、または KANAME_DOWNLOAD=yes を設定)、"
+            "--model で指定する、OPENAI_API_KEY か ANTHROPIC_API_KEY を設定する、のいずれかを行ってください",
         )
     pull(screen)
 
@@ -406,7 +395,7 @@ def pull(screen: Screen, source: str | None = None, *, again: bool = False) -> P
     from ..models.local.model import needs_llama
 
     needs_llama()  # check before fetching a gigabyte that cannot be used
-    screen.note(say(f"fetching the local model into {weights.folder()}", f"ローカルモデルを {weights.folder()} に取得します"))
+    screen.tell(f"fetching the local model into {weights.folder()}", f"ローカルモデルを {weights.folder()} に取得します")
     with _let_interrupts_through():
         path = weights.pull(
             Bar(screen, say("fetching", "取得中")).show,
@@ -416,7 +405,7 @@ def pull(screen: Screen, source: str | None = None, *, again: bool = False) -> P
             checking=Bar(screen, say("checking", "検査中")).show,
         )
     screen.replace("")
-    screen.note(say(f"ready: {path}", f"準備ができました: {path}"), "green")
+    screen.tell(f"ready: {path}", f"準備ができました: {path}", colour="green")
     return path
 
 

@@ -42,14 +42,14 @@ _OPEN = ("interrupted", "waiting")  # a turn that can be continued
 _LEAVE = ("quit", "exit", "/quit", "/exit")
 
 
-def main(given: argparse.Namespace) -> int:
-    return run_to_the_end(lambda ending: _Chat(given, Screen(), ending).go())
+def main(args: argparse.Namespace) -> int:
+    return run_to_the_end(lambda ending: _Chat(args, Screen(), ending).go())
 
 
 class _Chat:
-    def __init__(self, given: argparse.Namespace, screen: Screen, ending: Ending) -> None:
-        self._given, self._screen, self._ending = given, screen, ending
-        self._session = given.session or f"chat-{new_run_id()}"
+    def __init__(self, args: argparse.Namespace, screen: Screen, ending: Ending) -> None:
+        self._args, self._screen, self._ending = args, screen, ending
+        self._session = args.session or f"chat-{new_run_id()}"
         self._agent: Agent  # made when the conversation begins
         self._spent: tuple[int, float] = (0, 0.0)  # tokens and cost of undone runs
         self._files: list[Media] = []  # for the next message
@@ -57,33 +57,33 @@ class _Chat:
         self._read = _reader(self.commands, ending)
 
     @property
-    def commands(self) -> dict[str, tuple[Callable[[str], Awaitable[None]], str]]:
+    def commands(self) -> dict[str, tuple[Callable[[str], Awaitable[None]], str, str]]:
         return {
-            "/tools": (self._tools, say("List the tools.", "ツールを一覧表示します。")),
+            "/tools": (self._tools, "List the tools.", "ツールを一覧表示します。"),
             "/model": (
                 self._model,
-                say("Show the model. /model NAME changes it.", "モデルを表示します。/model 名前 で変更します。"),
+                "Show the model. /model NAME changes it.",
+                "モデルを表示します。/model 名前 で変更します。",
             ),
-            "/cost": (self._money, say("Show the cost so far.", "これまでの費用を表示します。")),
+            "/cost": (self._money, "Show the cost so far.", "これまでの費用を表示します。"),
             "/save": (
                 self._save,
-                say("Save the conversation to a file: /save FILE.", "会話をファイルに保存します: /save ファイル。"),
+                "Save the conversation to a file: /save FILE.",
+                "会話をファイルに保存します: /save ファイル。",
             ),
             "/file": (
                 self._file,
-                say(
-                    "Attach a file or web address to your next message: /file FILE.",
-                    "次の発言にファイルまたは Web アドレスを添付します: /file ファイル。",
-                ),
+                "Attach a file or web address to your next message: /file FILE.",
+                "次の発言にファイルまたは Web アドレスを添付します: /file ファイル。",
             ),
-            "/undo": (self._undo, say("Delete your last message and its answer.", "直前の発言と回答を取り消します。")),
-            "/help": (self._help, say("Show this list.", "この一覧を表示します。")),
+            "/undo": (self._undo, "Delete your last message and its answer.", "直前の発言と回答を取り消します。"),
+            "/help": (self._help, "Show this list.", "この一覧を表示します。"),
         }
 
     async def go(self) -> int:
         await self._begin()
         name = getattr(self._agent.recipe.model, "name", "?")
-        self._screen.note(say(f"{name}; /help for commands, quit to leave", f"{name}。/help で一覧、quit で終了"))
+        self._screen.tell(f"{name}; /help for commands, quit to leave", f"{name}。/help で一覧、quit で終了")
         try:
             await self._continue_last_turn()
             while not self._ending.signal and (line := await self._next_line()) is not None:
@@ -96,12 +96,10 @@ class _Chat:
                     await self._answer(text)
         finally:
             await self._agent.close()
-        where = place_options(self._given)
-        self._screen.note(
-            say(
-                f"to continue: kaname chat --session {self._session}{where}",
-                f"続けるには: kaname chat --session {self._session}{where}",
-            )
+        where = place_options(self._args)
+        self._screen.tell(
+            f"to continue: kaname chat --session {self._session}{where}",
+            f"続けるには: kaname chat --session {self._session}{where}",
         )
         return DONE
 
@@ -110,17 +108,17 @@ class _Chat:
 
     async def _begin(self) -> None:
         """Make the agent and show the last exchanges. A session is continued with the agent that it was begun with."""
-        if self._given.session:
+        if self._args.session:
             from ..stores.default import choose
             from .agent import journal_for
 
-            journal = choose(journal_for(self._given))
+            journal = choose(journal_for(self._args))
             past = await journal.runs(session=self._session, limit=1)
             if past:
                 first = (await read_run(journal, past[0].run_id))[0].body
-                restore_options(self._given, first.recipe if isinstance(first, Opened) else {}, past[0].agent)
-                self._given.journal = journal_for(self._given)
-        self._agent = agent_from(self._given, self._screen)
+                restore_options(self._args, first.recipe if isinstance(first, Opened) else {}, past[0].agent)
+                self._args.journal = journal_for(self._args)
+        self._agent = agent_from(self._args, self._screen)
         past = await self._runs()
         for asked, answer in (await self._exchanges(past))[-3:]:
             self._screen.note(truncate(f"> {asked}", 200))
@@ -161,7 +159,7 @@ class _Chat:
         left = say(
             f"the last turn is not finished; to continue it: {this_command()} runs resume {last[0].run_id}",
             f"直前の発言への回答は途中です。続けるには: {this_command()} runs resume {last[0].run_id}",
-        ) + place_options(self._given)
+        ) + place_options(self._args)
         offer = say("The last turn was interrupted. Continue it? [Y/n] ", "直前の回答が中断されました。続けますか? [Y/n] ")
         if last[0].status == "waiting":
             offer = say(
@@ -174,7 +172,7 @@ class _Chat:
 
     async def _answer(self, text: str) -> None:
         def begin(stop: asyncio.Event) -> Run[Any]:
-            words, files, self._files = input_for(self._given, text), self._files, []
+            words, files, self._files = input_for(self._args, text), self._files, []
             asked: str | list[str | Media] = [words, *files] if files else words
             return self._agent.run(asked, session_id=self._session, abort_event=stop)
 
@@ -196,7 +194,7 @@ class _Chat:
                 if result.stop.kind != "waiting":
                     break
                 going = await resume_with_answers(
-                    self._agent, result, self._screen, show.asked, stop, where=place_options(self._given)
+                    self._agent, result, self._screen, show.asked, stop, where=place_options(self._args)
                 )
                 if going is None:
                     break
@@ -230,15 +228,15 @@ class _Chat:
         for tool in self._agent.available_tools:
             self._screen.say(f"{tool['name']}: {tool['description']}")
         if not self._agent.available_tools:
-            self._screen.note(say("no tools: start with -t FILE.py", "ツールはありません。-t FILE.py で指定してください"))
+            self._screen.tell("no tools: start with -t FILE.py", "ツールはありません。-t FILE.py で指定してください")
 
     async def _model(self, rest: str) -> None:
         if rest:
-            before, self._given.model = self._given.model, rest
+            before, self._args.model = self._args.model, rest
             try:
-                agent = agent_from(self._given, self._screen)
+                agent = agent_from(self._args, self._screen)
             except AgentError:
-                self._given.model = before
+                self._args.model = before
                 raise
             await self._agent.close()
             self._agent = agent
@@ -256,20 +254,18 @@ class _Chat:
         path = _path(rest or "conversation.md")
         said = await self._exchanges(await self._runs())
         if not said:
-            self._screen.note(say("there is nothing to save yet", "まだ保存するものがありません"))
+            self._screen.tell("there is nothing to save yet", "まだ保存するものがありません")
             return
         text = "".join([f"## {asked}\n\n{answer}\n\n" for asked, answer in said])
         if not _may_write(path, f"## {said[0][0]}\n"):
-            self._screen.note(
-                say(
-                    f"{path} already exists with other content. Choose another name: /save NAME",
-                    f"{path} には別の内容がすでにあります。/save 名前 で別の名前を指定してください",
-                ),
-                "yellow",
+            self._screen.tell(
+                f"{path} already exists with other content. Choose another name: /save NAME",
+                f"{path} には別の内容がすでにあります。/save 名前 で別の名前を指定してください",
+                colour="yellow",
             )
             return
         await asyncio.to_thread(path.write_text, text, "utf-8")
-        self._screen.note(say(f"written to {path}", f"{path} に保存しました"))
+        self._screen.tell(f"written to {path}", f"{path} に保存しました")
 
     async def _file(self, rest: str) -> None:
         """Keep a file for the next message. Without a name, list the kept ones, or take the picture of the clipboard."""
@@ -281,7 +277,7 @@ class _Chat:
     async def _undo(self, rest: str) -> None:
         runs = await self._runs()
         if not runs:
-            self._screen.note(say("there is nothing to undo", "取り消すものがありません"))
+            self._screen.tell("there is nothing to undo", "取り消すものがありません")
             return
         events = await read_run(self._agent.journal, runs[-1].run_id)
         done = [
@@ -298,26 +294,19 @@ class _Chat:
             return
         self._spent = (self._spent[0] + runs[-1].input + runs[-1].output, self._spent[1] + (runs[-1].cost or 0.0))
         await self._agent.journal.delete(runs[-1].run_id)
-        agent = agent_from(self._given, self._screen)  # a new agent, without the deleted run
+        agent = agent_from(self._args, self._screen)  # a new agent, without the deleted run
         await self._agent.close()
         self._agent = agent
-        self._screen.note(say(f"deleted: {runs[-1].title}", f"取り消しました: {runs[-1].title}"))
+        self._screen.tell(f"deleted: {runs[-1].title}", f"取り消しました: {runs[-1].title}")
 
     async def _help(self, rest: str) -> None:
-        for name, (_, told) in self.commands.items():
-            self._screen.say(f"{name:8} {told}")
-        self._screen.say(
-            say(
-                "quit     Leave. Ctrl-C stops an answer. Esc Enter starts a new line.",
-                "quit     終了します。Ctrl-C で回答を停止、Esc Enter で改行します。",
-            )
-        )
-        self._screen.say(
-            say(
-                "         Type while the agent works to add something; begin with ! to interrupt it.",
-                "         実行中に入力した行は次のステップで伝わります。! で始めると割り込みます。",
-            )
-        )
+        for name, (_, english, nihongo) in self.commands.items():
+            self._screen.say(f"{name:8} {say(english, nihongo)}")
+        leave = say("Leave. Ctrl-C stops an answer. Esc Enter starts a new line.",
+                    "終了します。Ctrl-C で回答を停止、Esc Enter で改行します。")  # fmt: skip
+        add = say("Type while the agent works to add something; begin with ! to interrupt it.",
+                  "実行中に入力した行は次のステップで伝わります。! で始めると割り込みます。")  # fmt: skip
+        self._screen.say(f"quit     {leave}\n         {add}")
 
 
 def as_command(text: str) -> str:

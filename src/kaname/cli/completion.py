@@ -30,11 +30,11 @@ _RUNS = "SELECT run, title FROM runs WHERE parent = '' ORDER BY place DESC LIMIT
 _SESSIONS = "SELECT session, title FROM runs WHERE session <> '' GROUP BY session ORDER BY max(place) DESC LIMIT ?"
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     from argcomplete.shell_integration import shellcode
 
-    script = shellcode(["kaname"], shell=given.shell)
-    sys.stdout.write(f"{_HINTS[given.shell]}\n{script.lstrip().removeprefix('#compdef kaname')}")
+    script = shellcode(["kaname"], shell=args.shell)
+    sys.stdout.write(f"{_HINTS[args.shell]}\n{script.lstrip().removeprefix('#compdef kaname')}")
     return DONE
 
 
@@ -80,7 +80,7 @@ def _values(command: str, dest: str, *, prefix: str, parsed_args: argparse.Names
     return dict.fromkeys(FilesCompleter()(prefix), "")
 
 
-def _recorded_names(given: argparse.Namespace, query: str) -> Iterator[tuple[str, str]]:
+def _recorded_names(args: argparse.Namespace, query: str) -> Iterator[tuple[str, str]]:
     """Read names from the file of the journal without changing it. Yield nothing if it cannot be read."""
     import sqlite3
 
@@ -88,8 +88,8 @@ def _recorded_names(given: argparse.Namespace, query: str) -> Iterator[tuple[str
     from ..core.encryption.database import open_database
     from ..core.errors import EncryptionError
 
-    config = _file(given)
-    place = Path(getattr(given, "journal", None) or _journal(config)).expanduser()
+    config = _file(args)
+    place = Path(getattr(args, "journal", None) or _journal(config)).expanduser()
     apply_encryption_of(config)
     with suppress(sqlite3.Error, EncryptionError):
         with closing(open_database(place, mode="mode=ro", timeout=0.2)) as file:
@@ -97,9 +97,9 @@ def _recorded_names(given: argparse.Namespace, query: str) -> Iterator[tuple[str
         yield from [(name, title if title.isprintable() else "") for name, title in rows]  # not an encrypted title
 
 
-def _file(given: argparse.Namespace) -> str:
+def _file(args: argparse.Namespace) -> str:
     """Return the last configuration file that was typed, or ""."""
-    return str(["", *(getattr(given, "config", None) or [])][-1])
+    return str(["", *(getattr(args, "config", None) or [])][-1])
 
 
 def _journal(config: str) -> str:

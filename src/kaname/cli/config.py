@@ -23,25 +23,23 @@ from .terminal.screen import Screen
 _SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.IGNORECASE)
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen = Screen()
-    if given.action == "schema":
+    if args.action == "schema":
         screen.say(json.dumps(schema(japanese()), indent=2, ensure_ascii=False))
         return DONE
-    if given.action == "keys":
-        return _print_keys(given.files, screen)
-    files = given.files or given.config or [name for name in FILES if Path(name).is_file()][:1]
+    if args.action == "keys":
+        return _print_keys(args.files, screen)
+    files = args.files or args.config or [name for name in FILES if Path(name).is_file()][:1]
     if not files:
-        screen.note(
-            say(
-                f"no kaname.yaml was found here. Create one with: {this_command()} init",
-                f"kaname.yaml が見つかりません。次のコマンドで作成できます: {this_command()} init",
-            ),
-            "red",
+        screen.tell(
+            f"no kaname.yaml was found here. Create one with: {this_command()} init",
+            f"kaname.yaml が見つかりません。次のコマンドで作成できます: {this_command()} init",
+            colour="red",
         )
         return USAGE
     config = load_config(*files)
-    if given.action == "show":
+    if args.action == "show":
         import yaml
 
         screen.say(yaml.safe_dump(_mask_secrets(config.value), allow_unicode=True, sort_keys=False).rstrip())
@@ -51,12 +49,10 @@ def main(given: argparse.Namespace) -> int:
         made = {name: Agent.from_config(config, agent=name) for name in config.agents} if config.workflow_files else {}
     files, agents = ", ".join(config.files), ", ".join(config.agents)
     flows = ", ".join([flow.name for flow in configured_workflows(config, made)])
-    screen.note(
-        say(
-            f"{files}: no errors; agents: {agents}" + (f"; workflows: {flows}" if flows else ""),
-            f"{files}: 問題ありません。エージェント: {agents}" + (f"、ワークフロー: {flows}" if flows else ""),
-        ),
-        "green",
+    screen.tell(
+        f"{files}: no errors; agents: {agents}" + (f"; workflows: {flows}" if flows else ""),
+        f"{files}: 問題ありません。エージェント: {agents}" + (f"、ワークフロー: {flows}" if flows else ""),
+        colour="green",
     )
     return DONE
 
@@ -68,18 +64,18 @@ def _print_keys(beginnings: list[str], screen: Screen) -> int:
         if beginnings and not path.startswith(tuple(beginnings)):
             continue
         english = row.get("description", "")
-        told = say(english, row[MORE].japanese or english) if MORE in row else english
+        message = say(english, row[MORE].japanese or english) if MORE in row else english
         forms = [one.get("type", "") for one in row.get("anyOf", (row,))]
         types = dict.fromkeys([name for form in forms for name in ([form] if isinstance(form, str) else form) if name])
         choices = ", ".join([str(one) for one in row.get("enum", ())])
-        screen.say(f"- `{path}` ({choices or ', '.join(types)}): {told}".removesuffix(": "))
+        screen.say(f"- `{path}` ({choices or ', '.join(types)}): {message}".removesuffix(": "))
         printed += 1
     if not printed:
         wanted, paths = " ".join(beginnings), [path for path, _ in all_keys()]
         ending = [path for path in paths if any(path.endswith(f".{one}") for one in beginnings)][:1]
         hint = did_you_mean(ending[0]) if ending else nearest(wanted, paths)
-        told = say(f"no key of kaname.yaml begins with {wanted!r}", f"{wanted!r} で始まるキーは kaname.yaml にありません")
-        screen.note(told + translate(hint), "red")
+        message = say(f"no key of kaname.yaml begins with {wanted!r}", f"{wanted!r} で始まるキーは kaname.yaml にありません")
+        screen.note(message + translate(hint), "red")
     return DONE if printed else USAGE
 
 

@@ -23,30 +23,28 @@ _FAR = re.compile(r" \(\d+ of \d+\)$")  # how far a large file is
 _ENDINGS = 5  # that are named of those that are not read
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen = Screen()
     apply_encryption_of()
-    if given.action == "add":
-        with closing(RAGPipeline(given.index, embeddings=given.embeddings)) as pipeline:
-            return _add(given, pipeline, screen)
-    if given.index is None and not default_index().exists():
-        screen.note(
-            say(
-                f"no documents yet. Add some with: {this_command()} docs add FOLDER",
-                f"まだ文書がありません。次のコマンドで追加できます: {this_command()} docs add フォルダー",
-            )
+    if args.action == "add":
+        with closing(RAGPipeline(args.index, embeddings=args.embeddings)) as pipeline:
+            return _add(args, pipeline, screen)
+    if args.index is None and not default_index().exists():
+        screen.tell(
+            f"no documents yet. Add some with: {this_command()} docs add FOLDER",
+            f"まだ文書がありません。次のコマンドで追加できます: {this_command()} docs add フォルダー",
         )
-        return DONE if given.action == "list" else FAILED
-    if given.action == "search":
-        with closing(RAGPipeline(given.index, embeddings=given.embeddings, new=False)) as pipeline:
-            return _search(given, pipeline, screen)
+        return DONE if args.action == "list" else FAILED
+    if args.action == "search":
+        with closing(RAGPipeline(args.index, embeddings=args.embeddings, new=False)) as pipeline:
+            return _search(args, pipeline, screen)
     act: Callable[[argparse.Namespace, Index, Screen], int]
-    act = {"list": _list, "show": _show, "remove": _remove}[given.action]
-    with closing(Index(given.index or default_index(), new=False)) as index:
-        return act(given, index, screen)
+    act = {"list": _list, "show": _show, "remove": _remove}[args.action]
+    with closing(Index(args.index or default_index(), new=False)) as index:
+        return act(args, index, screen)
 
 
-def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
+def _add(args: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
     def show(done: int, total: int, name: str) -> None:
         size = min(_BAR, columns() // 3)
         bar = "█" * (done * size // max(1, total))
@@ -56,24 +54,22 @@ def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> in
         within = far[0] if far else ""
         screen.replace(f"{bar:░<{size}} {count}  {truncate(Path(whole).name, rest - width(within))}{within}" if name else "")
 
-    done = pipeline.add(*given.what, progress=show, forget=given.forget)
+    done = pipeline.add(*args.what, progress=show, forget=args.forget)
     for path, problem in done.problems.items():
         screen.note(f"✗ {path}: {translate(problem)}", "red")
     if done.again:
         count = len(done.again)
-        screen.note(say(f"{count} read again with a newer reader", f"新しい読み取り方式で {count} 件を読み直しました"))
+        screen.tell(f"{count} read again with a newer reader", f"新しい読み取り方式で {count} 件を読み直しました")
     if done.passed:
         screen.note(_unread_files(done))
-    screen.note(
-        say(
-            f"{len(done.added)} read, {len(done.unchanged)} unchanged, {len(done.removed)} removed; "
-            f"{many(len(pipeline), 'passage')} in {pipeline.path}",
-            f"追加 {len(done.added)}、変更なし {len(done.unchanged)}、削除 {len(done.removed)}。"
-            f"{pipeline.path} に {len(pipeline)} 件",
-        )
+    screen.tell(
+        f"{len(done.added)} read, {len(done.unchanged)} unchanged, {len(done.removed)} removed; "
+        f"{many(len(pipeline), 'passage')} in {pipeline.path}",
+        f"追加 {len(done.added)}、変更なし {len(done.unchanged)}、削除 {len(done.removed)}。"
+        f"{pipeline.path} に {len(pipeline)} 件",
     )
     if not (done.added or done.unchanged or done.removed or done.problems):
-        screen.note(say("no files that can be read were found", "読み込めるファイルが見つかりません"), "red")
+        screen.tell("no files that can be read were found", "読み込めるファイルが見つかりません", colour="red")
         return FAILED
     return FAILED if done.problems and not done.added and not done.unchanged else DONE
 
@@ -85,37 +81,35 @@ def _unread_files(done: Added) -> str:
     return say(f"skipped, because these types are not supported: {listed}", f"未対応の種類のため読み込まなかったもの: {listed}")
 
 
-def _list(given: argparse.Namespace, index: Index, screen: Screen) -> int:
+def _list(args: argparse.Namespace, index: Index, screen: Screen) -> int:
     files = index.files()
     for row in files:
         screen.say(f"{row.chunks:>6}  {row.path}" + (f"  ✗ {row.problem}" if row.problem else ""))
     if not files:
-        screen.note(
-            say(
-                f"no documents yet. Add some with: {this_command()} docs add FOLDER",
-                f"まだ文書がありません。次のコマンドで追加できます: {this_command()} docs add フォルダー",
-            )
+        screen.tell(
+            f"no documents yet. Add some with: {this_command()} docs add FOLDER",
+            f"まだ文書がありません。次のコマンドで追加できます: {this_command()} docs add フォルダー",
         )
     return DONE
 
 
-def _search(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
-    hits = pipeline.search(" ".join(given.what), given.number)
+def _search(args: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
+    hits = pipeline.search(" ".join(args.what), args.number)
     for hit in hits:
         _passage(hit, screen, f"  ({hit.score:.2f})")
     if not hits:
-        screen.note(say("nothing was found", "見つかりませんでした"))
+        screen.tell("nothing was found", "見つかりませんでした")
     return DONE if hits else FAILED
 
 
-def _show(given: argparse.Namespace, index: Index, screen: Screen) -> int:
-    _passage(find_cited(" ".join(given.what), index), screen)
+def _show(args: argparse.Namespace, index: Index, screen: Screen) -> int:
+    _passage(find_cited(" ".join(args.what), index), screen)
     return DONE
 
 
 def _passage(hit: Hit, screen: Screen, more: str = "") -> None:
     place = ", ".join([part for part in (hit.heading, place_text(hit.place)) if part])
-    screen.raw(screen.with_colour(screen.safe(hit.cite), "cyan", screen.out) + "\n")
+    screen.say_in("cyan", hit.cite)
     screen.say(f"    {hit.source}{f': {place}' if place else ''}{more}")
     for line in hit.text.splitlines():
         for row in wrap_line(line, columns() - 6) if screen.out.isatty() else [line]:
@@ -139,8 +133,8 @@ def place_text(place: str) -> str:
     return place
 
 
-def _remove(given: argparse.Namespace, index: Index, screen: Screen) -> int:
-    gone = {path for name in given.what for path in index.below(name) or [whole_document(name, index)]}
+def _remove(args: argparse.Namespace, index: Index, screen: Screen) -> int:
+    gone = {path for name in args.what for path in index.below(name) or [whole_document(name, index)]}
     index.remove(gone)
-    screen.note(say(f"{many(len(gone), 'file')} removed", f"{len(gone)} 件のファイルを削除しました"))
+    screen.tell(f"{many(len(gone), 'file')} removed", f"{len(gone)} 件のファイルを削除しました")
     return DONE

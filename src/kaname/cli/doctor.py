@@ -37,19 +37,19 @@ _BYTES_A_SECOND = 10e6  # read from a journal, on a slow machine
 _FACTS = 100_000  # that are read without --whole, which takes some seconds
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen = Screen()
-    take_last(given, screen)
+    take_last(args, screen)
     good = True
     logging.getLogger("kaname").setLevel(logging.ERROR)  # problems are printed below
-    given.broken = False
+    args.broken = False
     for look in (_python, _config, _journal, _model, _keys, _servers, _space):
-        if given.broken and look in (_journal, _model, _servers):
+        if args.broken and look in (_journal, _model, _servers):
             continue  # these checks need a correct file
-        for what, fine, told in look(given):
+        for what, fine, told in look(args):
             good = good and fine is not False
             mark, colour = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "dim")}[fine]
-            screen.raw(screen.with_colour(mark, colour, screen.out) + " " + screen.safe(f"{pad(what, 16)} {told}") + "\n")
+            screen.say_in(colour, mark, f" {pad(what, 16)} {told}")
     return DONE if good else FAILED
 
 
@@ -60,27 +60,23 @@ def _try(what: str, look: Callable[[], str]) -> Finding:
         return what, False, translate(problem)
 
 
-def _python(given: argparse.Namespace) -> list[Finding]:
+def _python(args: argparse.Namespace) -> list[Finding]:
     return [("kaname", sys.version_info >= (3, 11), f"{__version__}, Python {sys.version.split()[0]}, {sys.executable}")]
 
 
-def _config(given: argparse.Namespace) -> list[Finding]:
+def _config(args: argparse.Namespace) -> list[Finding]:
     """Check the file and everything that it names: load its tools, look up its models."""
     what = say("configuration", "設定")
     try:
-        config = config_for(given)
+        config = config_for(args)
         if config is None:
             return [
-                (
-                    what,
-                    None,
-                    say("no kaname.yaml here: `kaname init` creates one", "ありません。`kaname init` で作成できます"),
-                )
+                (what, None, say("no kaname.yaml here: `kaname init` creates one", "ありません。`kaname init` で作成できます"))
             ]
         config.check()
-        config.agent(given.agent)
+        config.agent(args.agent)
     except AgentError as problem:
-        given.broken = True
+        args.broken = True
         return [(what, False, translate(problem))]
     return [(what, True, f"{', '.join(config.files)}: {', '.join(config.agents)}")]
 
@@ -89,19 +85,19 @@ def _announce(path: Path) -> None:
     """Say how long it takes to read a large journal."""
     size = path.stat().st_size
     if (expected := size / _BYTES_A_SECOND) > 2:
-        told = f"reading the whole journal ({size / 1e6:.0f} MB) takes about {expected:.0f} s"
-        Screen().note(say(told, f"ジャーナル全体 ({size / 1e6:.0f} MB) を調べています。約 {expected:.0f} 秒かかります"))
+        message = f"reading the whole journal ({size / 1e6:.0f} MB) takes about {expected:.0f} s"
+        Screen().tell(message, f"ジャーナル全体 ({size / 1e6:.0f} MB) を調べています。約 {expected:.0f} 秒かかります")
 
 
-def _journal(given: argparse.Namespace) -> list[Finding]:
+def _journal(args: argparse.Namespace) -> list[Finding]:
     async def look() -> str:
-        place = journal_place(given)
+        place = journal_place(args)
         journal = choose(place)
         try:
             runs = sum([one.runs for one in await journal.count()])
             problems: list[str] = []
-            facts = await _facts(journal, _FACTS + 1) if not given.whole else 0
-            if given.whole and isinstance(journal, SqliteJournal):
+            facts = await _facts(journal, _FACTS + 1) if not args.whole else 0
+            if args.whole and isinstance(journal, SqliteJournal):
                 _announce(journal.path)
             if (health := journal.stores.health) is not None:
                 problems = await health.verify(0 if facts <= _FACTS else _FACTS)
@@ -109,11 +105,11 @@ def _journal(given: argparse.Namespace) -> list[Finding]:
                 raise JournalCorrupt("; ".join(problems[:3]) + (f"; +{len(problems) - 3}" if len(problems) > 3 else ""))
             if facts <= _FACTS:
                 return f"{shown_place(place)}: {runs} {say('runs, no damage found', '件、破損なし')}"
-            told = (
+            message = (
                 f"{runs} runs, no damage found in the newest {_FACTS:,} facts; check all with: {this_command()} doctor --whole"
             )
             japanese = f"{runs} 件、新しい記録 {_FACTS:,} 件に破損なし。すべて調べるには: {this_command()} doctor --whole"
-            return f"{shown_place(place)}: {say(told, japanese)}"
+            return f"{shown_place(place)}: {say(message, japanese)}"
         finally:
             await journal.close()
 
@@ -128,17 +124,17 @@ async def _facts(journal: Journal, most: int) -> int:
     return found
 
 
-def _model(given: argparse.Namespace) -> list[Finding]:
+def _model(args: argparse.Namespace) -> list[Finding]:
     """Check the model that would be used now."""
     what = say("model", "モデル")
     found: list[Finding] = [(name, None, told) for name, told in rows()]
-    named = given.model or os.environ.get("KANAME_MODEL")
+    named = args.model or os.environ.get("KANAME_MODEL")
     try:
-        config = config_for(given)
+        config = config_for(args)
         if named is None and config is not None:
-            named = config.agent(given.agent).model or None
+            named = config.agent(args.agent).model or None
         if named is not None and named != "local":
-            of_file = None if config is None or given.model else config.agent(given.agent).parts()["model"]
+            of_file = None if config is None or args.model else config.agent(args.agent).parts()["model"]
             models = resolve_all(of_file or named.split(","))
             names = ", ".join([one.name for tier in models for one in tier])
             return [*found, (what, True, named if isinstance(named, str) else names)]
@@ -154,7 +150,7 @@ def _model(given: argparse.Namespace) -> list[Finding]:
     return [*found, (what, False, none)]
 
 
-def _keys(given: argparse.Namespace) -> list[Finding]:
+def _keys(args: argparse.Namespace) -> list[Finding]:
     """Try every key that is set, with a request for the list of models, which costs nothing."""
     found: list[Finding] = []
     for key, base, usual in (
@@ -179,19 +175,19 @@ def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
             return what, True, f"{url}: {say('reachable', '接続できます')}"
     except BadStatus as refused:
         bad = refused.status in (401, 403)
-        told = say("the key was rejected", "キーが拒否されました") if bad else str(refused)
-        return what, False if bad else None, f"{url}: {told}"
+        message = say("the key was rejected", "キーが拒否されました") if bad else str(refused)
+        return what, False if bad else None, f"{url}: {message}"
     except OSError as problem:
         reason = getattr(problem, "reason", problem)
         return what, False, f"{url}: {say('cannot be reached', '接続できません')}: {reason}"
 
 
-def _servers(given: argparse.Namespace) -> list[Finding]:
+def _servers(args: argparse.Namespace) -> list[Finding]:
     """Start every tool server, and request its tools. Say what the labels of all tools let through."""
     from ..models.providers.scripted import ScriptedModel
 
     async def look() -> list[Finding]:
-        agent: Agent = agent_from(given, Screen(), ScriptedModel([]))
+        agent: Agent = agent_from(args, Screen(), ScriptedModel([]))
         if agent.servers is None:
             return _flow(agent)
         async with agent:
@@ -214,10 +210,10 @@ def _flow(agent: Agent) -> list[Finding]:
     return [(name, None, translate(told)) for name, told in describe_flow(agent.recipe.policies, agent.tools)]
 
 
-def _space(given: argparse.Namespace) -> list[Finding]:
+def _space(args: argparse.Namespace) -> list[Finding]:
     """Check the free space of the journal's disk, and of the disk of the local model, if that is another."""
     found, models = [], _nearest_folder(weights.folder())
-    place = "" if given.broken else journal_place(given)
+    place = "" if args.broken else journal_place(args)
     journal = _nearest_folder(Path(place).expanduser().absolute()) if place and is_file(place) else None
     if journal is not None:
         found.append(_free(journal, _JOURNAL_NEEDS, say("journal", "ジャーナル")))
@@ -236,7 +232,7 @@ def _nearest_folder(place: Path) -> Path:
 def _free(place: Path, needed: int, what: str) -> Finding:
     free = shutil.disk_usage(place).free
     size = f"{free / 1e9:.1f} GB" if free >= 1e9 else f"{free / 1e6:.1f} MB"
-    told = f"{size} {say('free in', '空き:')} {place} ({what})"
+    message = f"{size} {say('free in', '空き:')} {place} ({what})"
     if free < needed:
-        told += say(f"; free some space: at least {needed // 10**6} MB", f"。{needed // 10**6} MB 以上の空きが必要です")
-    return say("disk", "ディスク"), free >= needed, told
+        message += say(f"; free some space: at least {needed // 10**6} MB", f"。{needed // 10**6} MB 以上の空きが必要です")
+    return say("disk", "ディスク"), free >= needed, message

@@ -80,23 +80,19 @@ agents:
 """
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen, path = Screen(), Path("kaname.yaml")
-    if path.exists() and not given.force:
-        screen.note(
-            say(
-                "kaname.yaml already exists. Use --force to overwrite it",
-                "kaname.yaml はすでにあります。上書きするには --force を指定してください",
-            ),
-            "red",
+    if path.exists() and not args.force:
+        screen.tell(
+            "kaname.yaml already exists. Use --force to overwrite it",
+            "kaname.yaml はすでにあります。上書きするには --force を指定してください",
+            colour="red",
         )
         return FAILED
     path.write_text(say(TEMPLATE, _NIHONGO), encoding="utf-8")
-    screen.note(
-        say(
-            f'kaname.yaml was created. Edit it, then start with `{this_command()} run "…"`',
-            f'kaname.yaml を作成しました。編集してから `{this_command()} run "…"` を実行してください',
-        ),
-        "green",
+    screen.tell(
+        f'kaname.yaml was created. Edit it, then start with `{this_command()} run "…"`',
+        f'kaname.yaml を作成しました。編集してから `{this_command()} run "…"` を実行してください',
+        colour="green",
     )
     return DONE

@@ -36,13 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if "_ARGCOMPLETE" in os.environ:
         import_module("kaname.cli.completion").complete(parser())
-    given = _parse(arguments)
-    if given.command is None:
+    args = _parse(arguments)
+    if args.command is None:
         parser().print_help()
         return USAGE
     try:
-        home = _HOMES.get(given.command, given.command)
-        return import_module(f"kaname.cli.{home}").main(given)  # type: ignore[no-any-return]
+        home = _HOMES.get(args.command, args.command)
+        return import_module(f"kaname.cli.{home}").main(args)  # type: ignore[no-any-return]
     except ConfigError as problem:
         return _fail(problem, USAGE)
     except AgentError as problem:
@@ -59,15 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line. argparse does not assign words that come after an option: they are assigned here."""
-    given: argparse.Namespace
-    given, rest = parser().parse_known_args(arguments)
-    if len(rest) == 1 and getattr(given, "other", "") is None and not rest[0].startswith("-"):
-        given.other = rest[0]  # `runs fork RUN --at 3 "…"`
-    elif rest and isinstance(getattr(given, "what", None), list) and not any(word.startswith("-") for word in rest):
-        given.what += rest  # `memory add --user ken "likes tea"`
+    args: argparse.Namespace
+    args, rest = parser().parse_known_args(arguments)
+    if len(rest) == 1 and getattr(args, "other", "") is None and not rest[0].startswith("-"):
+        args.other = rest[0]  # `runs fork RUN --at 3 "…"`
+    elif rest and isinstance(getattr(args, "what", None), list) and not any(word.startswith("-") for word in rest):
+        args.what += rest  # `memory add --user ken "likes tea"`
     elif rest:
-        given.parser.refuse(rest)
-    return given
+        args.parser.refuse(rest)
+    return args
 
 
 def _let_go_of_output() -> None:

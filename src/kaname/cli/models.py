@@ -16,17 +16,17 @@ from .model_servers import nearby
 from .terminal.screen import Bar, Screen, pad
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen = Screen()
-    if given.action == "pull" and given.what == "senses":
-        return _pull_senses(screen, again=given.again)
-    if given.action == "pull":
+    if args.action == "pull" and args.what == "senses":
+        return _pull_senses(screen, again=args.again)
+    if args.action == "pull":
         there = weights.folder() / weights.FILE
         bar = Bar(screen, say("checking", "検査中"))
-        if given.again or not weights.is_sound(there, check=given.check, checking=bar.show):
-            pull(screen, given.source, again=given.again or given.check)
+        if args.again or not weights.is_sound(there, check=args.check, checking=bar.show):
+            pull(screen, args.source, again=args.again or args.check)
         else:
-            screen.note(say(f"already downloaded: {there}", f"取得済みです: {there}"), "green")
+            screen.tell(f"already downloaded: {there}", f"取得済みです: {there}", colour="green")
         return DONE
     for name, state in rows():
         screen.say(f"{pad(name, 18)} {state}")
@@ -39,7 +39,7 @@ def _pull_senses(screen: Screen, *, again: bool) -> int:
     for bundle in BUNDLES:
         place = pull_bundle(bundle, Bar(screen, say(f"fetching {bundle.name}", f"{bundle.name} を取得中")).show, again=again)
         screen.replace("")
-        screen.note(say(f"ready: {place}", f"準備ができました: {place}"), "green")
+        screen.tell(f"ready: {place}", f"準備ができました: {place}", colour="green")
     return DONE
 
 

@@ -5,31 +5,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from ..core.errors import ConfigError
 from .agent import orchestrator_from, place_options
-from .messages import say
+from .messages import config_error
 from .run import follow
 from .terminal.screen import Screen
 from .terminal.signals import run_to_the_end
 
 
-def main(given: argparse.Namespace) -> int:
-    task = " ".join(given.task).strip()
+def main(args: argparse.Namespace) -> int:
+    task = " ".join(args.task).strip()
     if not task:
-        raise ConfigError(say('the task is missing: kaname plan "…"', 'タスクを指定してください: kaname plan "…"'))
-    given.plan, given.approve = True, not given.yes
-    return run_to_the_end(lambda ending: _main(given, task, Screen()))
+        raise config_error('the task is missing: kaname plan "…"', 'タスクを指定してください: kaname plan "…"')
+    args.plan, args.approve = True, not args.yes
+    return run_to_the_end(lambda ending: _main(args, task, Screen()))
 
 
-async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
-    made, stop = orchestrator_from(given, screen), asyncio.Event()
+async def _main(args: argparse.Namespace, task: str, screen: Screen) -> int:
+    made, stop = orchestrator_from(args, screen), asyncio.Event()
     try:
         run = made.run(task, abort_event=stop)
-        code = await follow(made.agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=place_options(given))
+        code = await follow(made.agent, run, stop, screen, as_json=args.json, quiet=args.quiet, where=place_options(args))
         context = await made.context(run.run_id)
-        if context.current_plan is not None and not given.json and not given.quiet:
+        if context.current_plan is not None and not args.json and not args.quiet:
             tried = len(context.execution_history)
-            screen.note(say(f"[{tried} plan{'s' if tried > 1 else ''}]", f"[計画 {tried} 件]"))
+            screen.tell(f"[{tried} plan{'s' if tried > 1 else ''}]", f"[計画 {tried} 件]")
         return code
     finally:
         await made.agent.close()

@@ -29,56 +29,56 @@ from .terminal.signals import run_to_the_end
 _CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING}
 
 
-def main(given: argparse.Namespace) -> int:
-    if given.batch:
+def main(args: argparse.Namespace) -> int:
+    if args.batch:
         from .many.command import main as run_many
 
-        return run_many(given)
+        return run_many(args)
     screen = Screen()
-    words = " ".join(given.task)
+    words = " ".join(args.task)
     words = "" if words == "-" else words
     try:
         task = "\n\n".join([part for part in (words, _read_pipe(screen)) if part.strip()])
     except UnicodeDecodeError:
-        screen.note(say("standard input is not text (UTF-8)", "標準入力が UTF-8 のテキストではありません"), "red")
+        screen.tell("standard input is not text (UTF-8)", "標準入力が UTF-8 のテキストではありません", colour="red")
         return USAGE
-    take_workflow(given)
-    flow = getattr(given, "workflow", None) or (given.agent and programs_workflow(given))
-    if not task and not flow and not given.file:  # a workflow may need no parameters
-        screen.note(say('the task is missing: kaname run "…"', 'タスクを指定してください: kaname run "…"'), "red")
+    take_workflow(args)
+    flow = getattr(args, "workflow", None) or (args.agent and programs_workflow(args))
+    if not task and not flow and not args.file:  # a workflow may need no parameters
+        screen.tell('the task is missing: kaname run "…"', 'タスクを指定してください: kaname run "…"', colour="red")
         return USAGE
-    return run_to_the_end(lambda ending: _main(given, task, screen))
+    return run_to_the_end(lambda ending: _main(args, task, screen))
 
 
 def _read_pipe(screen: Screen) -> str:
     """Return the text on standard input. If nothing arrives for two seconds, say what is waited for."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
-    told = say(
+    message = say(
         "reading standard input; end it with Ctrl-D, or start with < /dev/null",
         "標準入力を読み取っています。Ctrl-D で終わります (不要なら < /dev/null を付けてください)",
     )
-    patience = Timer(2.0, screen.note, [told])
+    patience = Timer(2.0, screen.note, [message])
     patience.daemon = True
     patience.start()
     try:
-        given = sys.stdin.buffer.read()
+        args = sys.stdin.buffer.read()
     except OSError:  # it cannot be read here
         return ""
     finally:
         patience.cancel()
-    return given.decode()
+    return args.decode()
 
 
-async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
-    check_files(given.file)  # before a model is downloaded
-    agent = agent_from(given, screen)
+async def _main(args: argparse.Namespace, task: str, screen: Screen) -> int:
+    check_files(args.file)  # before a model is downloaded
+    agent = agent_from(args, screen)
     try:
         stop = asyncio.Event()
-        words = input_for(given, task)
-        asked: list[str | Media] = [*([words] if words else []), *await attach_files(given.file)]
-        run = agent.run(asked if given.file else words, session_id=given.session, abort_event=stop)
-        return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=place_options(given))
+        words = input_for(args, task)
+        asked: list[str | Media] = [*([words] if words else []), *await attach_files(args.file)]
+        run = agent.run(asked if args.file else words, session_id=args.session, abort_event=stop)
+        return await follow(agent, run, stop, screen, as_json=args.json, quiet=args.quiet, where=place_options(args))
     finally:
         await agent.close()
 

@@ -11,14 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ConfigError
 from ..core.install import install_command, this_command
 from ..stores.default import check_server
 from ..tools.loading import object_from
 from .agent import agent_from, config_for, journal_place, origin_of_program
 from .last import remember
 from .main import DONE, USAGE
-from .messages import say
+from .messages import config_error, say
 from .terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -28,41 +27,36 @@ if TYPE_CHECKING:
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen = Screen()
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         command = install_command("serve")
-        raise ConfigError(
-            say(
-                f"kaname serve needs additional packages. Install them with: {command}",
-                f"kaname serve には追加のパッケージが必要です。次のコマンドでインストールしてください: {command}",
-            )
+        raise config_error(
+            f"kaname serve needs additional packages. Install them with: {command}",
+            f"kaname serve には追加のパッケージが必要です。次のコマンドでインストールしてください: {command}",
         )
-    if given.action == "users":
-        return _users(given, screen)
-    return _serve(given, screen)
+    if args.action == "users":
+        return _users(args, screen)
+    return _serve(args, screen)
 
 
-def _serve(given: argparse.Namespace, screen: Screen) -> int:
+def _serve(args: argparse.Namespace, screen: Screen) -> int:
     from ..serve.server import bind, serve
     from ..serve.workers import WorkerProcesses, inherited_socket
     from .many.worker import note_local_files
 
-    settings = _settings(given)
-    host, port = given.host or settings.get("host", "127.0.0.1"), given.port
+    settings = _settings(args)
+    host, port = args.host or settings.get("host", "127.0.0.1"), args.port
     port = settings.get("port", 8000) if port is None else port
-    made = _app(given, settings, host, screen)  # mistakes are reported before the address is printed
+    made = _app(args, settings, host, screen)  # mistakes are reported before the address is printed
     if made.open and host not in _LOCAL:
         command = f"{this_command()} serve users add NAME --role talk"
-        raise ConfigError(
-            say(
-                f"other machines can reach {host}: add a user first ({command}), or set KANAME_TOKEN",
-                f"{host} はほかのマシンからも接続できます。先にユーザーを追加するか ({command})、"
-                "KANAME_TOKEN を設定してください",
-            )
+        raise config_error(
+            f"other machines can reach {host}: add a user first ({command}), or set KANAME_TOKEN",
+            f"{host} はほかのマシンからも接続できます。先にユーザーを追加するか ({command})、KANAME_TOKEN を設定してください",
         )
-    _configure_logs(given.log_level)
-    taken, workers = inherited_socket(), given.workers or max(1, settings.get("workers", 1))
+    _configure_logs(args.log_level)
+    taken, workers = inherited_socket(), args.workers or max(1, settings.get("workers", 1))
     if taken is None:
         asyncio.run(check_server(made.service.journal))
         taken = bind("127.0.0.1" if host == "localhost" else host, port)
@@ -74,56 +68,56 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
     return DONE
 
 
-def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, screen: Screen) -> Application:
+def _app(args: argparse.Namespace, settings: Mapping[str, Any], host: str, screen: Screen) -> Application:
     from ..config.makers import trace_from
     from ..designs.orchestrator.orchestrator import agent_behind
     from ..serve.application import app
     from ..serve.users import Users
 
-    agents: Any = config_for(given) if not given.agent and not given.model else None
-    if ":" in (given.agent or ""):
-        agents = object_from(given.agent, Path.cwd())
+    agents: Any = config_for(args) if not args.agent and not args.model else None
+    if ":" in (args.agent or ""):
+        agents = object_from(args.agent, Path.cwd())
         for one in agents if isinstance(agents, list | tuple) else [agents]:
             if (agent := agent_behind(one)) is not None:  # `app` reports what is wrong with the others
-                agent.origin = {**origin_of_program(given.agent, agents), **agent.origin}
-                remember(given, agent.journal)
+                agent.origin = {**origin_of_program(args.agent, agents), **agent.origin}
+                remember(args, agent.journal)
     elif agents is None:
-        agents = agent_from(given, screen)
-    hosts = [*settings.get("hosts", []), *given.allow_host]
+        agents = agent_from(args, screen)
+    hosts = [*settings.get("hosts", []), *args.allow_host]
     if host not in _LOCAL and not hosts:
         hosts = ["*"]  # a token is needed, so any host name is safe
     return app(
         agents,
-        users=Users.from_environment(named) if (named := _named_users(given)) else None,  # None: next to the journal
-        journal=given.journal,
+        users=Users.from_environment(named) if (named := _named_users(args)) else None,  # None: next to the journal
+        journal=args.journal,
         hosts=hosts,
-        origins=[*settings.get("origins", []), *given.allow_origin],
-        proxies=[*settings.get("proxies", []), *given.proxy],
-        sinks=[trace_from(words) for words in given.trace],
-        recover=not given.no_recover,
-        on_disconnect=given.on_disconnect,
-        approvers_see=given.approvers_see,
+        origins=[*settings.get("origins", []), *args.allow_origin],
+        proxies=[*settings.get("proxies", []), *args.proxy],
+        sinks=[trace_from(words) for words in args.trace],
+        recover=not args.no_recover,
+        on_disconnect=args.on_disconnect,
+        approvers_see=args.approvers_see,
     )
 
 
-def _settings(given: argparse.Namespace) -> Mapping[str, Any]:
-    config = None if ":" in (given.agent or "") else config_for(given)
+def _settings(args: argparse.Namespace) -> Mapping[str, Any]:
+    config = None if ":" in (args.agent or "") else config_for(args)
     return {} if config is None else config.value.get("serve") or {}
 
 
-def _users_file(given: argparse.Namespace) -> Path:
+def _users_file(args: argparse.Namespace) -> Path:
     """Return the users file of a server with the same options."""
     from ..serve.users import users_file
 
-    return _named_users(given) or users_file(journal_place(given))
+    return _named_users(args) or users_file(journal_place(args))
 
 
-def _named_users(given: argparse.Namespace) -> Path | None:
+def _named_users(args: argparse.Namespace) -> Path | None:
     """Return the users file that the options or the configuration name, or None."""
     from ..serve.users import users_named_by
 
-    config = None if ":" in (given.agent or "") else config_for(given)
-    return Path(given.users).expanduser() if given.users else None if config is None else users_named_by(config)
+    config = None if ":" in (args.agent or "") else config_for(args)
+    return Path(args.users).expanduser() if args.users else None if config is None else users_named_by(config)
 
 
 def _print_address(screen: Screen, address: Any, is_open: bool) -> None:
@@ -131,14 +125,12 @@ def _print_address(screen: Screen, address: Any, is_open: bool) -> None:
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     screen.say(say(f"kaname is listening on {place}", f"kaname は {place} で待ち受けています"))
     more = [f"   /{name}" for name, package in (("mcp", "fastmcp"), ("a2a", "a2a")) if find_spec(package) is not None]
-    screen.note(say(f"  in the browser: {place}/", f"  ブラウザー: {place}/"))
+    screen.tell(f"  in the browser: {place}/", f"  ブラウザー: {place}/")
     screen.note("  /openapi.json   /v1 (OpenAI)   /ag-ui   /vercel" + "".join(more))
     if is_open:
-        screen.note(
-            say(
-                "  accepts requests from this machine only; no token is needed",
-                "  このマシンからの要求だけを受け付けます (トークン不要)",
-            )
+        screen.tell(
+            "  accepts requests from this machine only; no token is needed",
+            "  このマシンからの要求だけを受け付けます (トークン不要)",
         )
 
 
@@ -155,43 +147,43 @@ def _configure_logs(level: str) -> None:
     logging.getLogger("uvicorn").setLevel("WARNING")
 
 
-def _users(given: argparse.Namespace, screen: Screen) -> int:
+def _users(args: argparse.Namespace, screen: Screen) -> int:
     from ..serve.users import Users
 
-    users = Users(_users_file(given))
-    action, *names = given.what or ["list"]
+    users = Users(_users_file(args))
+    action, *names = args.what or ["list"]
     if action == "list" and not names:
         for name, roles in users.all().items():
             screen.say(f"{name}  {', '.join(roles)}")
         if not users.all():
-            screen.note(say("no users yet", "まだユーザーがいません"))
+            screen.tell("no users yet", "まだユーザーがいません")
         return DONE
     if action not in ("add", "remove") or len(names) != 1:
-        screen.note(say("serve users list | add NAME | remove NAME", "serve users list | add 名前 | remove 名前"), "red")
+        screen.tell("serve users list | add NAME | remove NAME", "serve users list | add 名前 | remove 名前", colour="red")
         return USAGE
-    _audit(given, None)  # if it cannot be recorded, nothing is changed
+    _audit(args, None)  # if it cannot be recorded, nothing is changed
     if action == "remove":
         users.remove(names[0])
-        _audit(given, users)
-        screen.note(say(f"removed {names[0]}", f"{names[0]} を削除しました"))
+        _audit(args, users)
+        screen.tell(f"removed {names[0]}", f"{names[0]} を削除しました")
         return DONE
     again = names[0] in users.all()
-    token = users.add(names[0], given.role)
-    _audit(given, users)
+    token = users.add(names[0], args.role)
+    _audit(args, users)
     if again:
-        told = say(
+        message = say(
             f"{names[0]} already existed: the old token is no longer valid, and the roles were replaced",
             f"{names[0]} はすでに登録されていました。以前のトークンは無効になり、役割は置き換えられました",
         )
-        screen.note(told, "yellow")
+        screen.note(message, "yellow")
     listed = ", ".join(users.all()[names[0]])
-    screen.note(say(f"saved {names[0]} ({listed}) in {users.path}", f"{names[0]} ({listed}) を {users.path} に保存しました"))
-    screen.note(say("the token, shown only this once:", "トークン (表示は今回だけです):"))
+    screen.tell(f"saved {names[0]} ({listed}) in {users.path}", f"{names[0]} ({listed}) を {users.path} に保存しました")
+    screen.tell("the token, shown only this once:", "トークン (表示は今回だけです):")
     screen.say(token)
     return DONE
 
 
-def _audit(given: argparse.Namespace, users: Users | None) -> None:
+def _audit(args: argparse.Namespace, users: Users | None) -> None:
     """Record changed roles in the audit log, if the server has one, with the account of this machine as the actor.
 
     Without users, only check that it can be written.
@@ -200,6 +192,6 @@ def _audit(given: argparse.Namespace, users: Users | None) -> None:
 
     from ..serve.access.auditor import audit_in, note_roles
 
-    config = None if ":" in (given.agent or "") else config_for(given)
-    if (log := audit_in(config, journal_place(given))) is not None:
+    config = None if ":" in (args.agent or "") else config_for(args)
+    if (log := audit_in(config, journal_place(args))) is not None:
         log.probe() if users is None else note_roles(log, users, actor=f"os:{getpass.getuser()}")

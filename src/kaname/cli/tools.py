@@ -8,24 +8,23 @@ from logging import NullHandler, getLogger
 from ..models.providers.scripted import ScriptedModel
 from .agent import agent_from
 from .main import DONE, FAILED
-from .messages import say
 from .terminal.screen import Screen, columns, truncate
 from .terminal.signals import run_to_the_end
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     getLogger("kaname").addHandler(NullHandler())  # problems are printed below
-    return run_to_the_end(lambda ending: _main(given, Screen()))
+    return run_to_the_end(lambda ending: _main(args, Screen()))
 
 
-async def _main(given: argparse.Namespace, screen: Screen) -> int:
-    async with agent_from(given, screen, ScriptedModel([])) as agent:  # no model is called
+async def _main(args: argparse.Namespace, screen: Screen) -> int:
+    async with agent_from(args, screen, ScriptedModel([])) as agent:  # no model is called
         tools = [*agent.tools.values()]
         for tool in tools:
             named = ", ".join(tool.parameters.get("properties") or {})
             screen.say(truncate(f"{tool.name}({named}): {tool.description}", columns() - 1))
         if not tools:
-            screen.note(say("no tools", "ツールはありません"))
+            screen.tell("no tools", "ツールはありません")
         servers = agent.servers
         for one in await servers.library() if servers is not None else []:
             named = f"{one.name}({', '.join(one.arguments)})" if one.kind == "prompt" else one.uri

@@ -129,8 +129,8 @@ class AdaptiveAgent(Agent[OutputT]):
         wrong = [one for one in changes if one not in _CHANGES] + [one for one in tools if one not in self.tools]
         if wrong or name in self._recipes:
             what = wrong[0] if wrong else name
-            told = notice("adaptive.alternative", "the alternative {name!r} cannot have {what!r}", name=name, what=what)
-            raise ConfigError(told + nearest(what, [*_CHANGES, *self.tools]))
+            message = notice("adaptive.alternative", "the alternative {name!r} cannot have {what!r}", name=name, what=what)
+            raise ConfigError(message + nearest(what, [*_CHANGES, *self.tools]))
         made = changed_recipe(self.recipe, changes.get("model"), changes.get("settings"), changes.get("instructions"))
         return made.with_changes(tools=ToolRegistry([self.tools[one] for one in tools])) if "tools" in changes else made
 

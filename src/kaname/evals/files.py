@@ -125,8 +125,8 @@ def _check_values(given: Mapping[str, Any], where: tuple[str, ...], wrong: Wrong
 def make_case(given: Mapping[str, Any]) -> Case:
     """Return the case that a mapping describes. Raises `ConfigError` if it cannot be used."""
     if unknown := [name for name in given if name not in _OWN and name not in KINDS]:
-        told = notice("eval.unknown_key", "unknown key {name!r}", name=unknown[0])
-        raise ConfigError(told + nearest(unknown[0], [*_OWN, *KINDS]))
+        message = notice("eval.unknown_key", "unknown key {name!r}", name=unknown[0])
+        raise ConfigError(message + nearest(unknown[0], [*_OWN, *KINDS]))
     own = {name: given[name] for name in _OWN if name in given and name != "user"}
     user = SimulatedUser(**given["user"]) if given.get("user") else None
     return Case(**own, user=user, **{name: given[name] for name in given if name in KINDS})
@@ -149,8 +149,8 @@ def read_cases(path: Path) -> list[Case]:
                 raise ConfigError.of("eval.line", "expected a JSON object with input, or a JSON string")
             made.append(make_case({"input": given} if isinstance(given, str) else given))
         except (ConfigError, ValueError, TypeError, RecursionError) as problem:
-            told = str(problem) if isinstance(problem, ConfigError) else notice("eval.not_json", "this line is not JSON")
-            mistakes.append(f"{path}:{number}: " + told)
+            message = str(problem) if isinstance(problem, ConfigError) else notice("eval.not_json", "this line is not JSON")
+            mistakes.append(f"{path}:{number}: " + message)
     if mistakes:
         raise mistakes_error(mistakes)
     return made

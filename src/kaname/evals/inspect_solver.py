@@ -42,8 +42,8 @@ def as_solver(agent: Any) -> Any:
             state.output.usage = ModelUsage(input_tokens=usage.input, output_tokens=usage.output, total_tokens=usage.total)
             state.messages.append(ChatMessageAssistant(content=result.text))
             calls = [one["function"]["name"] for one in result.tool_calls]
-            told = {"run_id": result.run_id, "stop": result.stop.kind, "calls": calls, "cost": usage.cost}
-            state.metadata = {**(state.metadata or {}), "kaname": told}
+            data = {"run_id": result.run_id, "stop": result.stop.kind, "calls": calls, "cost": usage.cost}
+            state.metadata = {**(state.metadata or {}), "kaname": data}
             state.completed = True
             return state
 

@@ -96,10 +96,10 @@ def _read(events: Iterable[Event]) -> tuple[dict[str, Any], list[CaseAttempt], l
             case Custom(name, data) if name == EVALUATION:
                 header = data
             case Custom(name, data) if name == _ATTEMPTS:
-                told = [CaseAttempt.from_json(one) for one in data]
-                is_new = is_new or any((one.case, one.number, one.digest) not in failed for one in told)
-                failed |= {(one.case, one.number, one.digest) for one in told if one.error}
-                attempts += told
+                parts = [CaseAttempt.from_json(one) for one in data]
+                is_new = is_new or any((one.case, one.number, one.digest) not in failed for one in parts)
+                failed |= {(one.case, one.number, one.digest) for one in parts if one.error}
+                attempts += parts
             case Stopped() if is_new:
                 completed.append(event.time)
                 is_new = False
@@ -123,8 +123,8 @@ async def read_report(journal: Journal, job: str, *, ratings: bool = True) -> Ev
     rated = {
         attempt.run_ids[-1]: await read_rating(journal, attempt.run_ids[-1]) for attempt in made.attempts if attempt.run_ids
     }
-    told = [replace(one, rating=rated.get(one.run_ids[-1], "") if one.run_ids else "") for one in made.attempts]
-    return make_report(job, header, told, made.completed)
+    parts = [replace(one, rating=rated.get(one.run_ids[-1], "") if one.run_ids else "") for one in made.attempts]
+    return make_report(job, header, parts, made.completed)
 
 
 async def _others_completed(journal: Journal, job: str, header: Mapping[str, Any]) -> list[list[float]]:
@@ -152,8 +152,8 @@ async def people_of(journal: Journal, run_id: str) -> set[str]:
     for end in range(2, len(parts)):  # names can have "-", too
         with suppress(RunNotFound):
             facts = [event.body for event in await read_run(journal, "-".join(parts[:end]))]
-            told = [one.data for one in facts if isinstance(one, Custom) and one.name == EVALUATION]
-            found |= {name for header in told for name in header.get("people", ())}
+            lines = [one.data for one in facts if isinstance(one, Custom) and one.name == EVALUATION]
+            found |= {name for header in lines for name in header.get("people", ())}
     return found
 
 

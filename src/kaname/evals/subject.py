@@ -143,7 +143,7 @@ def _version(recipe: Recipe) -> list[Any]:
     model = [] if recipe.model is None else describe_model(recipe.model)
     limits = [[bound.kind, str(bound.most)] for bound in map(bound_of, recipe.stops)]
     parts = [type(one).__qualname__ for one in (*recipe.policies, *recipe.context)]
-    parts += [told for one in recipe.context if (told := str(optional(one, ContextBase, "identity")))]
+    parts += [message for one in recipe.context if (message := str(optional(one, ContextBase, "identity")))]
     settings: Mapping[str, Any] = recipe.settings
     own = [describe(recipe), tools, model, limits, parts, without_address(repr(settings))]
     return [*own, {name: _version(one) for name, one in recipe.team.items() if name != recipe.name}]

@@ -113,5 +113,7 @@ def _text(key: Any, value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as problem:
-        told = notice("notes.no_json", "{key!r} cannot be stored: its value is not JSON ({problem})", key=key, problem=problem)
-        raise ConfigError(told) from None
+        message = notice(
+            "notes.no_json", "{key!r} cannot be stored: its value is not JSON ({problem})", key=key, problem=problem
+        )
+        raise ConfigError(message) from None

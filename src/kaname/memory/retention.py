@@ -45,8 +45,8 @@ class Keep:
         self.runs, self.by_status, self.by_agent = runs, dict(by_status or {}), dict(by_agent or {})
         for status in self.by_status:
             if status not in STATUSES:
-                told = notice("keep.status", "unknown status {status!r}", status=status)
-                raise ConfigError(told + nearest(status, STATUSES))
+                message = notice("keep.status", "unknown status {status!r}", status=status)
+                raise ConfigError(message + nearest(status, STATUSES))
         for given in (runs, *self.by_status.values()):
             if given is not None:
                 keep_seconds(given)
@@ -76,12 +76,12 @@ def keep_seconds(given: Time) -> float:
         return inf
     kept = seconds(given)
     if not isinstance(given, str) or given.strip().replace(".", "", 1).isdecimal() or kept < _LEAST:
-        told = notice(
+        message = notice(
             "keep.unclear",
             '{given!r} is not a valid retention time: write at least an hour with a unit, such as "90d" or "12h", or "forever"',
             given=given,
         )
-        raise ConfigError(told)
+        raise ConfigError(message)
     return kept
 
 

@@ -105,9 +105,9 @@ def statements(text: str) -> list[str]:
     """Return the sentences that tell something, and not those that only ask, order, thank, or want something forgotten: a few
     of them a memory, so that each is found by what it says. A question or an order that tells something as well is kept whole,
     as the user said it."""
-    told = [one[:_LONGEST] for one in hear(text).kept if _states(one)]
+    parts = [one[:_LONGEST] for one in hear(text).kept if _states(one)]
     kept: list[str] = []
-    for sentence in told:
+    for sentence in parts:
         if kept and len(kept[-1]) + len(sentence) < _TOGETHER:
             end = "" if _ENDED.search(kept[-1]) else "." if kept[-1].isascii() else "。"
             kept[-1] += f"{end} {sentence}"
@@ -122,8 +122,8 @@ def told_in(text: str) -> str:
 
 
 def _told(sentence: str) -> str:
-    told = [one for one in _clauses(sentence) if _tells(one)] if _QUESTION.search(sentence) else []
-    return (", " if sentence.isascii() else "、").join(told) or sentence
+    parts = [one for one in _clauses(sentence) if _tells(one)] if _QUESTION.search(sentence) else []
+    return (", " if sentence.isascii() else "、").join(parts) or sentence
 
 
 def _states(sentence: str) -> bool:

@@ -24,42 +24,44 @@ from .command import load_file, subject_for
 from .tables import comparison_lines
 
 
-def main(given: argparse.Namespace) -> int:
-    evaluation, place = load_file(given.eval)
-    given.agent, given.tool, given.instructions = given.who or None, [], ""
-    return run_to_the_end(lambda ending: _improve(given, Screen(), evaluation, place.parent))
+def main(args: argparse.Namespace) -> int:
+    evaluation, place = load_file(args.eval)
+    args.agent, args.tool, args.instructions = args.who or None, [], ""
+    return run_to_the_end(lambda ending: _improve(args, Screen(), evaluation, place.parent))
 
 
-async def _improve(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> int:
-    subject, agent = subject_for(given, screen, evaluation, folder)
+async def _improve(args: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> int:
+    subject, agent = subject_for(args, screen, evaluation, folder)
 
     def show(attempts: int, most: int, tried: int, best: float) -> None:
         if attempts == 1:  # made first, because there is a limit on cost
-            screen.note(say(f"up to {most} attempts for {given.cost}, at the price of the first one",
-                            f"最初の試行の費用では、{given.cost} で最大 {most} 回の試行ができます"))  # fmt: skip
-        told = say(f"{attempts} of {most} attempts, {tried} versions, best {best:.0%}",
-                   f"試行 {attempts}/{most}、{tried} 個の案、最高 {best:.0%}")  # fmt: skip
-        screen.replace(truncate(told, columns() - 1))
+            screen.tell(
+                f"up to {most} attempts for {args.cost}, at the price of the first one",
+                f"最初の試行の費用では、{args.cost} で最大 {most} 回の試行ができます",
+            )
+        progress = f"{attempts} of {most} attempts, {tried} versions, best {best:.0%}"
+        progress = say(progress, f"試行 {attempts}/{most}、{tried} 個の案、最高 {best:.0%}")
+        screen.replace(truncate(progress, columns() - 1))
 
-    options: dict[str, Any] = {"model": given.proposer, "parts": given.part or PARTS, "calls": given.calls or 0}
-    options |= {"cost": None if given.cost is None else dollars(given.cost), "progress": None if given.quiet else show}
-    options |= {"journal": choose(given.journal) if given.journal else None, "at_once": given.at_once, "judge": given.judge}
-    if not given.quiet:
+    options: dict[str, Any] = {"model": args.proposer, "parts": args.part or PARTS, "calls": args.calls or 0}
+    options |= {"cost": None if args.cost is None else dollars(args.cost), "progress": None if args.quiet else show}
+    options |= {"journal": choose(args.journal) if args.journal else None, "at_once": args.at_once, "judge": args.judge}
+    if not args.quiet:
         screen.note(say("held-out cases: ", "判定用のケース: ") + translate(what_it_can_show((len(evaluation.cases) + 1) // 2)))
     try:
         made = await improve(subject, evaluation, **options)
     except asyncio.CancelledError:
-        screen.note(say("interrupted; the same command again continues", "中断しました。同じコマンドで続きから再開します"))
+        screen.tell("interrupted; the same command again continues", "中断しました。同じコマンドで続きから再開します")
         raise
     finally:
         screen.replace("")
         if agent is not None:
             await agent.close()
-    if given.json:
+    if args.json:
         screen.say(json.dumps(made.to_json(), ensure_ascii=False))
     else:
         for line, colour in _lines(made):
-            screen.raw(screen.with_colour(screen.safe(line), colour, screen.out) + "\n")
+            screen.say_in(colour, line)
     return DONE if made.helps else FAILED
 
 

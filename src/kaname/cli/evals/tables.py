@@ -75,11 +75,13 @@ def _cost_line(report: EvalReport) -> str:
     def money(value: float | None) -> str:
         return say("unknown", "不明") if value is None else f"${value:.4f}"
 
-    told = say(f"cost {money(report.cost)}", f"費用 {money(report.cost)}")
+    message = say(f"cost {money(report.cost)}", f"費用 {money(report.cost)}")
     if report.overhead != 0:
-        told += say(f", judges and simulated users {money(report.overhead)}", f"、判定と模擬ユーザー {money(report.overhead)}")
+        message += say(
+            f", judges and simulated users {money(report.overhead)}", f"、判定と模擬ユーザー {money(report.overhead)}"
+        )
     model = report.about.get("model", "")
-    return f"{told}; {report.about.get('agent', '')} {model}; {report.job}"
+    return f"{message}; {report.about.get('agent', '')} {model}; {report.job}"
 
 
 def _judge_line(report: EvalReport) -> Line:
@@ -94,10 +96,10 @@ def _judge_line(report: EvalReport) -> Line:
             ),
             "yellow",
         )
-    told = say(f"the judge agrees with people: κ = {agreement:.2f} ({rated} rated)",
+    message = say(f"the judge agrees with people: κ = {agreement:.2f} ({rated} rated)",
                f"判定モデルと人の一致度: κ = {agreement:.2f} ({rated} 件)")  # fmt: skip
     weak = say("; below 0.6, do not rely on its verdicts", "。0.6 未満の判定は当てになりません")
-    return (told, "") if agreement >= _GOOD_KAPPA else (told + weak, "yellow")
+    return (message, "") if agreement >= _GOOD_KAPPA else (message + weak, "yellow")
 
 
 def list_lines(reports: Sequence[EvalReport]) -> Iterator[str]:

@@ -12,12 +12,11 @@ from typing import Any
 
 from ...agent.agent import Agent
 from ...core.codec import digest
-from ...core.errors import ConfigError
 from ...core.install import this_command
 from ...run.many.map import Map, MapInput
 from ..agent import agent_from, input_for, place_options
 from ..main import DONE, FAILED, USAGE, WAITING
-from ..messages import many, say
+from ..messages import config_error, many, say
 from ..terminal.screen import Screen, columns, truncate
 from ..terminal.signals import run_to_the_end
 from .files import Line, Results, check_lines, read_lines
@@ -26,30 +25,28 @@ _EVERY = 0.2  # seconds between two drawings of the bar
 _UNWRITTEN = ("waiting", "released")  # not the last word of a run
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen = Screen()
-    if given.task or given.session or given.json:
-        screen.note(
-            say(
-                "with --batch, tasks and sessions stand in the file: leave out the task, --session and --json",
-                "--batch ではタスクとセッションをファイルに書きます。タスク、--session、--json は指定できません",
-            ),
-            "red",
+    if args.task or args.session or args.json:
+        screen.tell(
+            "with --batch, tasks and sessions stand in the file: leave out the task, --session and --json",
+            "--batch ではタスクとセッションをファイルに書きます。タスク、--session、--json は指定できません",
+            colour="red",
         )
         return USAGE
-    path = Path(given.batch).expanduser().resolve()
+    path = Path(args.batch).expanduser().resolve()
     total = check_lines(path)
-    out = Path(given.out).expanduser() if given.out else path.with_name(f"{path.stem}.results.jsonl")
+    out = Path(args.out).expanduser() if args.out else path.with_name(f"{path.stem}.results.jsonl")
     if out.resolve() == path:
-        raise ConfigError(say("--out is the file of the inputs", "--out に入力ファイルは指定できません"))
-    return run_to_the_end(lambda ending: _main(given, screen, path, out, total))
+        raise config_error("--out is the file of the inputs", "--out に入力ファイルは指定できません")
+    return run_to_the_end(lambda ending: _main(args, screen, path, out, total))
 
 
-async def _main(given: argparse.Namespace, screen: Screen, path: Path, out: Path, total: int) -> int:
-    agent = agent_from(given, screen)
+async def _main(args: argparse.Namespace, screen: Screen, path: Path, out: Path, total: int) -> int:
+    agent = agent_from(args, screen)
     results = Results(out)
     try:
-        return await _Batch(given, screen, agent, results, total).run(path)
+        return await _Batch(args, screen, agent, results, total).run(path)
     finally:
         results.close()
         await agent.close()
@@ -58,8 +55,8 @@ async def _main(given: argparse.Namespace, screen: Screen, path: Path, out: Path
 class _Batch:
     """The runs of one file."""
 
-    def __init__(self, given: argparse.Namespace, screen: Screen, agent: Agent, results: Results, total: int) -> None:
-        self._given, self._screen, self._agent, self._results, self._total = given, screen, agent, results, total
+    def __init__(self, args: argparse.Namespace, screen: Screen, agent: Agent, results: Results, total: int) -> None:
+        self._args, self._screen, self._agent, self._results, self._total = args, screen, agent, results, total
         self._lines: dict[str, Line] = {}  # of the runs under way
         self._ended: Counter[str] = Counter()
         self._waiting: list[str] = []  # runs with questions
@@ -70,7 +67,7 @@ class _Batch:
         self._ended.update([self._results.stops[line.id] for line in read_lines(path) if self._results.has(line)])
         self._done = self._ended.total()
         job = f"{path.stem}-{digest(str(path))[:6]}"
-        mapped = self._agent.map(self._left(path), job=job, at_once=self._given.at_once, batch=self._given.batch_prices)
+        mapped = self._agent.map(self._left(path), job=job, at_once=self._args.at_once, batch=self._args.batch_prices)
         drawing = asyncio.create_task(self._keep_drawing(mapped))
         try:
             async for key, result in mapped:
@@ -98,7 +95,7 @@ class _Batch:
                 yield MapInput(self._input(line), line.id, line.session, line.user)
 
     def _input(self, line: Line) -> Any:
-        return input_for(self._given, line.input) if isinstance(line.input, str) else line.input
+        return input_for(self._args, line.input) if isinstance(line.input, str) else line.input
 
     async def _keep_drawing(self, mapped: Map[Any]) -> None:
         while True:
@@ -107,14 +104,14 @@ class _Batch:
 
     def _draw(self, mapped: Map[Any]) -> None:
         percent = self._done * 100 // self._total if self._total else 100
-        told = f"{percent:3} %  {self._done}/{self._total}  {self._tally()}"
+        message = f"{percent:3} %  {self._done}/{self._total}  {self._tally()}"
         if (batches := mapped.batches) is not None and batches.batches:
-            told += say(f"; batch: {batches.done}/{batches.of}", f"、バッチ: {batches.done}/{batches.of}")
+            message += say(f"; batch: {batches.done}/{batches.of}", f"、バッチ: {batches.done}/{batches.of}")
         if not self._screen.is_plain(self._screen.err):
-            self._screen.replace(truncate(f"{'█' * (percent // 4):<25} {told}", columns() - 1))
-        elif percent // 10 > self._tenth and not self._given.quiet:
+            self._screen.replace(truncate(f"{'█' * (percent // 4):<25} {message}", columns() - 1))
+        elif percent // 10 > self._tenth and not self._args.quiet:
             self._tenth = percent // 10
-            self._screen.note(told)
+            self._screen.note(message)
 
     def _tally(self) -> str:
         failed = sum([count for kind, count in self._ended.items() if kind not in ("completed", "degraded", *_UNWRITTEN)])
@@ -123,20 +120,18 @@ class _Batch:
 
     def _tell(self) -> None:
         """Say how it ended, and what is left to do."""
-        if not self._given.quiet:
+        if not self._args.quiet:
             done = say(f"{self._done} of {many(self._total, 'result')} in {self._results.path}",
                        f"{self._results.path} に {self._total} 件中 {self._done} 件の結果があります")  # fmt: skip
             self._screen.note(f"[{done}; {self._tally()}]")
         for run in self._waiting[:3]:
-            command = f"{this_command()} runs resume {run} --answer …{place_options(self._given)}"
-            self._screen.note(say(f"a question is open: {command}", f"回答待ちの確認があります: {command}"))
+            command = f"{this_command()} runs resume {run} --answer …{place_options(self._args)}"
+            self._screen.tell(f"a question is open: {command}", f"回答待ちの確認があります: {command}")
         if self._done < self._total:
             left = self._total - self._done
-            self._screen.note(
-                say(
-                    f"{left} left; the same command again continues",
-                    f"残り {left} 件です。同じコマンドをもう一度実行すると続きから再開します",
-                )
+            self._screen.tell(
+                f"{left} left; the same command again continues",
+                f"残り {left} 件です。同じコマンドをもう一度実行すると続きから再開します",
             )
 
     def _code(self) -> int:

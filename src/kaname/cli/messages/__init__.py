@@ -11,7 +11,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from ...core.errors import AgentError
+from ...core.errors import AgentError, ConfigError
 from ...core.notices import translate as translate_notice
 
 
@@ -25,6 +25,11 @@ def japanese() -> bool:
 def say(english: str, nihongo: str) -> str:
     """Return one of two sentences, by the language of the user. They are written side by side, so that neither is forgotten."""
     return nihongo if japanese() else english
+
+
+def config_error(english: str, nihongo: str) -> ConfigError:
+    """Return the error with one of two sentences, as `say` chooses it."""
+    return ConfigError(say(english, nihongo))
 
 
 def many(count: int, one: str, several: str = "") -> str:

@@ -191,7 +191,8 @@ COMMANDS = (
          "fork: continue after the fact with this number, as shown by `kaname runs show` (default: the last).",
          "fork: この番号の記録の後から分岐します。番号は `kaname runs show` で確認できます (既定: 最後)。"),
         ("-t --tool", TOOL, "resume, fork, replay: add a tool.", "resume、fork、replay: ツールを追加します。"),
-        ("-n --number", {"type": int, "default": 20}, "list: show this many (default: 20).", "list: 表示する件数 (既定: 20)。"),
+        ("-n --number", {"type": count, "default": 20}, "list: show this many (default: 20).",
+         "list: 表示する件数 (既定: 20)。"),
         ("--answer", ANSWER,
          "resume: answer a question. To approve a call with other arguments, pass '{\"args\": {\"yen\": 10}}'. "
          "Repeat for several questions.",

@@ -3,61 +3,45 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from datetime import UTC, datetime
 
 from ...core.people.visible import visible, visible_json
+from ...kernel.ports import Journal
 from ...kernel.stores import Grant, Grants
-from ...stores.default import choose
-from ..agent import journal_for, note_place
-from ..last import take_last
 from ..main import DONE, FAILED, USAGE
 from ..messages import say
 from ..terminal.screen import Screen
-from ..terminal.signals import run_to_the_end
+from .reading import on_journal, print_list
 
 
-def main(given: argparse.Namespace) -> int:
-    screen = Screen()
-    take_last(given, screen)
-    return run_to_the_end(lambda ending: _main(given, screen))
+def main(args: argparse.Namespace) -> int:
+    return on_journal(args, _main)
 
 
-async def _main(given: argparse.Namespace, screen: Screen) -> int:
-    journal = choose(journal_for(given))
-    try:
-        if (grants := journal.stores.grants) is None:
-            screen.note(say("this journal keeps no approvals", "このジャーナルは承認を保存しません"), "red")
-            return FAILED
-        if given.action == "revoke":
-            return await _revoke(grants, given.what, screen)
-        found = [one for one in await grants.all() if given.all or one.is_valid(time.time())]
-    finally:
-        await journal.close()
-    if given.json:
-        screen.say(json.dumps([one._asdict() for one in found], ensure_ascii=False))
-        return DONE
-    for one in found:
-        screen.say(_line(one))
-    if not found:
-        screen.note(say("no approvals hold for later calls", "以後の呼び出しに有効な承認はありません"))
-        note_place(given, screen)
-    return DONE
+async def _main(journal: Journal, args: argparse.Namespace, screen: Screen) -> int:
+    if (grants := journal.stores.grants) is None:
+        screen.tell("this journal keeps no approvals", "このジャーナルは承認を保存しません", colour="red")
+        return FAILED
+    if args.action == "revoke":
+        return await _revoke(grants, args.what, screen)
+    found = [one for one in await grants.all() if args.all or one.is_valid(time.time())]
+    empty = say("no approvals hold for later calls", "以後の呼び出しに有効な承認はありません")
+    return print_list(args, screen, [one._asdict() for one in found], map(_line, found), empty)
 
 
 async def _revoke(grants: Grants, ids: list[str], screen: Screen) -> int:
     if not ids:
-        screen.note(
-            say("name an approval: kaname approvals revoke ID", "ID を指定してください: kaname approvals revoke ID"), "red"
+        screen.tell(
+            "name an approval: kaname approvals revoke ID", "ID を指定してください: kaname approvals revoke ID", colour="red"
         )
         return USAGE
     code = DONE
     for one in ids:
         if await grants.revoke(one):
-            screen.note(say(f"revoked: {one}", f"取り消しました: {one}"))
+            screen.tell(f"revoked: {one}", f"取り消しました: {one}")
         else:
-            screen.note(say(f"there is no such approval: {one}", f"該当する承認はありません: {one}"), "red")
+            screen.tell(f"there is no such approval: {one}", f"該当する承認はありません: {one}", colour="red")
             code = FAILED
     return code
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from ...kernel.ports import Policy
+from ...kernel.ports import Journal, Policy
 from ...policies.money.budget import ledger_of
 from ...policies.money.overview import AccountInfo, overview
-from ...stores.default import choose
-from ..agent import config_for, journal_for, note_place, programs_agent
-from ..last import take_last
-from ..main import DONE
+from ..agent import config_for, programs_agent
 from ..messages import say
 from ..terminal.screen import Screen
-from ..terminal.signals import run_to_the_end
+from .reading import on_journal, print_list
 
 _SCOPES = {
     "run": "実行",
@@ -26,36 +22,23 @@ _SCOPES = {
 }
 
 
-def main(given: argparse.Namespace) -> int:
-    screen = Screen()
-    take_last(given, screen)
-    return run_to_the_end(lambda ending: _main(given, screen))
+def main(args: argparse.Namespace) -> int:
+    return on_journal(args, _main)
 
 
-async def _main(given: argparse.Namespace, screen: Screen) -> int:
-    limits = [limit for policy in _policies(given) for limit in policy.about.limits]
-    journal = choose(journal_for(given))
-    try:
-        found = await overview(ledger_of(journal), limits, past=given.all)
-    finally:
-        await journal.close()
-    if given.json:
-        screen.say(json.dumps([one.as_json() for one in found], ensure_ascii=False))
-        return DONE
-    for one in found:
-        screen.say(_line(one))
-    if not found:
-        screen.note(say("nothing was spent of a budget yet", "予算はまだ使われていません"))
-        note_place(given, screen)
-    return DONE
+async def _main(journal: Journal, args: argparse.Namespace, screen: Screen) -> int:
+    limits = [limit for policy in _policies(args) for limit in policy.about.limits]
+    found = await overview(ledger_of(journal), limits, past=args.all)
+    empty = say("nothing was spent of a budget yet", "予算はまだ使われていません")
+    return print_list(args, screen, [one.as_json() for one in found], map(_line, found), empty)
 
 
-def _policies(given: argparse.Namespace) -> tuple[Policy, ...]:
+def _policies(args: argparse.Namespace) -> tuple[Policy, ...]:
     """Return the policies of the agent that is meant, for its limits."""
-    if (made := programs_agent(given)) is not None:
+    if (made := programs_agent(args)) is not None:
         return made.recipe.policies
-    config = config_for(given)
-    return () if config is None else tuple(config.parts(given.agent or None)["policies"])
+    config = config_for(args)
+    return () if config is None else tuple(config.parts(args.agent or None)["policies"])
 
 
 def _line(one: AccountInfo) -> str:

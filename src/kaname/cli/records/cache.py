@@ -16,20 +16,20 @@ from ..messages import say
 from ..terminal.screen import Screen
 
 
-def main(given: argparse.Namespace) -> int:
-    config = None if given.file else config_for(given)
-    store = CacheStore(given.file or (default_path() if config is None else config.agent(given.agent).cache_path), 1)
+def main(args: argparse.Namespace) -> int:
+    config = None if args.file else config_for(args)
+    store = CacheStore(args.file or (default_path() if config is None else config.agent(args.agent).cache_path), 1)
     try:
-        if given.action == "clear":
+        if args.action == "clear":
             store.clear()
         entries, held, on_disk = store.figures()
     except (sqlite3.Error, OSError) as problem:
-        told = notice("cache.cannot_open", "the cache {path} cannot be used: {problem}", path=store.path, problem=problem)
-        raise ConfigError(told) from problem
+        message = notice("cache.cannot_open", "the cache {path} cannot be used: {problem}", path=store.path, problem=problem)
+        raise ConfigError(message) from problem
     finally:
         store.close()
     screen = Screen()
-    if given.json:
+    if args.json:
         screen.say(json.dumps({"path": str(store.path), "entries": entries, "bytes": held, "on_disk": on_disk}))
         return DONE
     size = f"{held / 1e6:.1f} MB"

@@ -14,15 +14,15 @@ from ...stores.places import is_file, is_server
 from ..agent import config_for, journal_place
 
 
-def config_folder(given: argparse.Namespace) -> Path:
+def config_folder(args: argparse.Namespace) -> Path:
     """Return the folder of kaname's files: `.kaname` next to the configuration, or the state folder of the program."""
-    config = config_for(given)
+    config = config_for(args)
     return Path(default_state_folder()) if config is None else Path(config.agent().folder).resolve() / FOLDER
 
 
-def places_for(given: argparse.Namespace) -> DataPlaces:
+def places_for(args: argparse.Namespace) -> DataPlaces:
     """Return all places where the project stores words of users."""
-    config, home, place = config_for(given), config_folder(given), journal_place(given)
+    config, home, place = config_for(args), config_folder(args), journal_place(args)
     journal = Path(place).expanduser().resolve() if is_file(place) else None
     usual = DataPlaces.below(home, journal)
     caches = {home / "cache.db", home / "values.db"}
@@ -39,9 +39,9 @@ def places_for(given: argparse.Namespace) -> DataPlaces:
     return DataPlaces(journal, usual.memory, tuple(sorted(caches)), usual.indexes, tuple(traces), log, server)
 
 
-def key_file_of(given: argparse.Namespace) -> str:
+def key_file_of(args: argparse.Namespace) -> str:
     """Return the key file that the configuration or the environment names; empty without one."""
-    config = config_for(given)
+    config = config_for(args)
     named = None if config is None else (config.value.get("encryption") or {}).get("key_file")
     if config is not None and named:
         return str(Path(config.agent().folder) / Path(named).expanduser())

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, nullcontext
-from datetime import datetime
 from typing import Any
 
-from ...core.errors import ConfigError, RunNotFound
+from ...core.errors import RunNotFound
 from ...core.events import Asked, Opened
 from ...core.install import this_command
 from ...core.people.visible import call_line
-from ...core.project import path_without_project
 from ...core.runs import RunInfo, is_own_run
 from ...core.state import State
 from ...core.values import plain_text
@@ -28,108 +24,80 @@ from ...people.answers import questions_of_tasks
 from ...run.attach import follow_chunks, queued_card, stop_run
 from ...run.figures import rate
 from ...serve.questions import same_question
-from ...stores.default import choose, default_path
-from ...stores.places import is_file
-from ..agent import agent_from, is_resumable, journal_place, note_place, place_options, restore_options
-from ..last import take_last
+from ..agent import agent_from, is_resumable, place_options, restore_options
 from ..main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
-from ..messages import say, translate
+from ..messages import config_error, say, translate
 from ..messages.stops import status_word
 from ..run import follow
 from ..terminal.chunks import Show
 from ..terminal.questions import parse_answers
 from ..terminal.screen import Screen, columns, pad, width
-from ..terminal.signals import run_to_the_end
 from .audit import record_deletion
 from .prune import main as prune
+from .reading import on_journal, print_page, short_time
 from .transcript import print_run, stories
 
 _TASK = 20  # columns that the list of runs keeps for the task
 _WAITING = 10_000  # waiting runs in which equal questions are looked for
 
 
-def main(given: argparse.Namespace) -> int:
-    screen = Screen()
-    if given.action != "prune":  # it deletes many runs: its journal is never guessed
-        take_last(given, screen)
-    place = journal_place(given)
-    if is_file(place) and not os.path.exists(os.path.expanduser(place)):
-        screen.note(say(f"no runs yet: {place} does not exist", f"まだ記録がありません ({place})"))
-        if os.path.exists(before := path_without_project("journal.db")) and place == default_path():
-            command = f"{this_command()} runs --journal {shlex.quote(before)}"
-            screen.note(say(f"runs from before kaname.yaml was created: {command}", f"kaname.yaml を作る前の記録: {command}"))
-        return DONE if given.action == "list" else FAILED
-    given.journal = place
-    return run_to_the_end(lambda ending: _main(given, screen))
+def main(args: argparse.Namespace) -> int:
+    take = "" if args.action == "prune" else "journal"  # it deletes many runs: its journal is never guessed
+    return on_journal(args, _main, take=take, missing=("runs", "記録"))
 
 
-async def _main(given: argparse.Namespace, screen: Screen) -> int:
-    journal = choose(given.journal)
-    try:
-        if given.action == "list":
-            return await _list(journal, given, screen)
-        if given.action == "prune":
-            return await prune(journal, given, screen)
-        run = await find(journal, given.run, given.action)
-        if given.action == "show":
-            await print_run(journal, run, screen, as_json=given.json)
-            await _print_resume_command(journal, [run], given, screen)
-            return DONE
-        if given.action == "diff":
-            return await _diff(journal, run, await find(journal, given.other, "diff RUN"), screen)
-        if given.action == "rate":
-            if given.other is None:
-                raise ConfigError(
-                    say(
-                        "choose good or bad: kaname runs rate RUN good",
-                        "good か bad を指定してください: kaname runs rate RUN good",
-                    )
-                )
-            await rate(journal, run.run_id, given.other, given.note)
-            screen.note(say(f"rated {run.run_id} as {given.other}", f"{run.run_id} の評価: {_rating_word(given.other)}"))
-            return DONE
-        if given.action == "follow":
-            return await _follow(journal, run, given, screen)
-        if given.action == "stop":
-            return await _stop(journal, run, screen)
-        if given.action == "delete":
-            await record_deletion(given, journal, f"run:{run.run_id}", run.user)
-            await journal.delete(run.run_id, cascade=given.cascade)
-            screen.note(say(f"deleted {run.run_id}", f"{run.run_id} を削除しました"))
-            return DONE
-        if not given.equal:
-            return await _continue(given, journal, run, screen)
-        return await _answer_equal(given, journal, run, screen)
-    except RunNotFound:
-        note_place(given, screen)
-        raise
-    finally:
-        await journal.close()
-
-
-async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> int:
-    if given.number < 1:
-        raise ConfigError(say("-n must be at least 1", "-n には 1 以上の数を指定してください"))
-    before = (await find(journal, given.before, "list --before")).place if given.before else 0
-    runs = await journal.runs(before=before, limit=given.number + 1)
-    more, runs = len(runs) > given.number, runs[: given.number]
-    if given.json:
-        for one in runs:
-            screen.say(json.dumps({name: getattr(one, name) for name in one.__match_args__}, ensure_ascii=False))
+async def _main(journal: Journal, args: argparse.Namespace, screen: Screen) -> int:
+    if args.action == "list":
+        return await _list(journal, args, screen)
+    if args.action == "prune":
+        return await prune(journal, args, screen)
+    run = await find(journal, args.run, args.action)
+    if args.action == "show":
+        await print_run(journal, run, screen, as_json=args.json)
+        await _print_resume_command(journal, [run], args, screen)
         return DONE
-    if not runs:
-        screen.note(say("no runs yet", "まだ記録がありません"))
-        note_place(given, screen)
+    if args.action == "diff":
+        return await _diff(journal, run, await find(journal, args.other, "diff RUN"), screen)
+    if args.action == "rate":
+        if args.other is None:
+            raise config_error(
+                "choose good or bad: kaname runs rate RUN good", "good か bad を指定してください: kaname runs rate RUN good"
+            )
+        await rate(journal, run.run_id, args.other, args.note)
+        screen.tell(f"rated {run.run_id} as {args.other}", f"{run.run_id} の評価: {_rating_word(args.other)}")
         return DONE
-    ids = _print_table(runs, screen)
-    if more:
-        command = f"{this_command()} runs --before {ids[runs[-1].run_id]}{place_options(given)}"
-        screen.note(say(f"… and more: {command}", f"… 続きがあります: {command}"))
-    await _print_resume_command(journal, runs, given, screen)
+    if args.action == "follow":
+        return await _follow(journal, run, args, screen)
+    if args.action == "stop":
+        return await _stop(journal, run, screen)
+    if args.action == "delete":
+        await record_deletion(args, journal, f"run:{run.run_id}", run.user)
+        await journal.delete(run.run_id, cascade=args.cascade)
+        screen.tell(f"deleted {run.run_id}", f"{run.run_id} を削除しました")
+        return DONE
+    if not args.equal:
+        return await _continue(args, journal, run, screen)
+    return await _answer_equal(args, journal, run, screen)
+
+
+async def _list(journal: Journal, args: argparse.Namespace, screen: Screen) -> int:
+    before = (await find(journal, args.before, "list --before")).place if args.before else 0
+    found = await journal.runs(before=before, limit=args.number + 1)
+
+    def to_json(one: RunInfo) -> dict[str, Any]:
+        return {name: getattr(one, name) for name in one.__match_args__}
+
+    def table(runs: Sequence[RunInfo]) -> str:
+        ids = _print_table(runs, screen)
+        return f"runs --before {ids[runs[-1].run_id]}"
+
+    shown = print_page(args, screen, found, to_json, table, say("no runs yet", "まだ記録がありません"))
+    if not args.json:
+        await _print_resume_command(journal, shown, args, screen)
     return DONE
 
 
-def _print_table(runs: list[RunInfo], screen: Screen) -> dict[str, str]:
+def _print_table(runs: Sequence[RunInfo], screen: Screen) -> dict[str, str]:
     """Print one line a run, and return the ids as they are shown."""
     wide = columns() >= 70
     begin = Counter([one.run_id[:12] for one in runs])  # the runs of an evaluation have long ids that begin alike
@@ -147,32 +115,31 @@ def _print_table(runs: list[RunInfo], screen: Screen) -> dict[str, str]:
             screen.say(shown)
             shown = ""
         name = pad(shown, column)
-        left = f"{name}  {_time(one.created)}  {pad(status_word(one.status), 11)} "
+        left = f"{name}  {short_time(one.created)}  {pad(status_word(one.status), 11)} "
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - width(left) - 1
         screen.say(left + (pad(one.title or _fork_of(one), room).rstrip() if room > 8 else ""))
     return ids
 
 
-async def _print_resume_command(journal: Journal, runs: list[RunInfo], given: argparse.Namespace, screen: Screen) -> None:
+async def _print_resume_command(journal: Journal, runs: Sequence[RunInfo], args: argparse.Namespace, screen: Screen) -> None:
     """Print the resume command of the first interrupted or waiting run."""
     still = next((one for one in runs if one.status == "interrupted" or (one.status == "waiting" and one.questions)), None)
     if still is None:
         return
     waiting = still.status == "waiting"
-    while still.parent and (above := await journal.runs(run_id=still.parent, limit=1)):
-        still = above[0]  # a run inside another is resumed with that one
+    still = await _top_run(journal, still)  # a run inside another is resumed with that one
     first = (await read_run(journal, still.run_id, 1))[0].body
     ours = isinstance(first, Opened) and is_resumable(first.recipe)
-    named = f" -a {shlex.quote(given.agent)}" if given.agent and ":" not in given.agent else ""
-    whose = named if ours or given.agent else " -a FILE.py:AGENT"
+    named = f" -a {shlex.quote(args.agent)}" if args.agent and ":" not in args.agent else ""
+    whose = named if ours or args.agent else " -a FILE.py:AGENT"
     answer = " --answer …" if waiting else ""
-    command = f"{this_command()} runs resume {still.run_id}{answer}{whose}{place_options(given)}"
+    command = f"{this_command()} runs resume {still.run_id}{answer}{whose}{place_options(args)}"
     waits = say("waiting for an answer", "回答待ち") if answer else say("interrupted", "中断 (再開できます)")
     screen.note(f"{waits}; {say('to continue', '続けるには')}: {command}")
     if waiting and len([one for one in runs if one.status == "waiting" and not one.parent]) > 1:
-        screen.note(
-            say("--equal also answers equal questions of other runs", "--equal を付けると、ほかの実行の同じ確認にも回答します")
+        screen.tell(
+            "--equal also answers equal questions of other runs", "--equal を付けると、ほかの実行の同じ確認にも回答します"
         )
 
 
@@ -183,8 +150,8 @@ def _rating_word(rating: str) -> str:
 async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     """Return a run by its id, by an unambiguous beginning of it, or by "last"."""
     if not wanted:
-        raise ConfigError(
-            say(f"name a run, for example: kaname runs {action} last", f"実行を指定してください。例: kaname runs {action} last")
+        raise config_error(
+            f"name a run, for example: kaname runs {action} last", f"実行を指定してください。例: kaname runs {action} last"
         )
     exact = await journal.runs(run_id=wanted)
     if exact:
@@ -196,7 +163,7 @@ async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     like = whole if len(whole) == 1 else like
     if len(like) > 1:
         names = ", ".join([one.run_id for one in like[:5]])
-        raise ConfigError(say(f"{wanted!r} matches several runs: {names}", f"{wanted!r} に該当する実行が複数あります: {names}"))
+        raise config_error(f"{wanted!r} matches several runs: {names}", f"{wanted!r} に該当する実行が複数あります: {names}")
     if like:
         return like[0]
     if action == "stop" and (queued := await queued_card(journal, wanted)) is not None:
@@ -204,14 +171,14 @@ async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     raise RunNotFound(wanted)
 
 
-async def _follow(journal: Journal, run: RunInfo, given: argparse.Namespace, screen: Screen) -> int:
+async def _follow(journal: Journal, run: RunInfo, args: argparse.Namespace, screen: Screen) -> int:
     """Show a run, wherever it is executed, until it ends or waits for an answer. Ctrl-C stops showing it, not the run."""
     if run.status == "interrupted":
-        await _print_resume_command(journal, [run], given, screen)
+        await _print_resume_command(journal, [run], args, screen)
     show, output, waits, questions = Show(screen), "", False, set[str]()
     async with aclosing(follow_chunks(journal, run.run_id, 0)) as chunks:  # type: ignore[type-var]
         async for chunk in chunks:
-            screen.say(chunk.to_json()) if given.json else show.take(chunk)
+            screen.say(chunk.to_json()) if args.json else show.take(chunk)
             match chunk.data:
                 case {"status": "stopped", "output": held} if held is not None:
                     output = plain_text(held)  # a run in another process shows no deltas
@@ -222,10 +189,10 @@ async def _follow(journal: Journal, run: RunInfo, given: argparse.Namespace, scr
             if questions and "fact" in chunk.data and await _only_waits(journal, run.run_id, chunk.data["fact"]):
                 waits = True
                 break
-    if not given.json:
+    if not args.json:
         show.finish(output)
     if waits:
-        await _print_resume_command(journal, await journal.runs(run_id=run.run_id), given, screen)
+        await _print_resume_command(journal, await journal.runs(run_id=run.run_id), args, screen)
     return WAITING if waits else DONE
 
 
@@ -241,40 +208,34 @@ async def _only_waits(journal: Journal, run_id: str, fact: int) -> bool:
 async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:
     reason = say("stopped with `kaname runs stop`", "`kaname runs stop` でキャンセルされました")
     if not await stop_run(journal, run.run_id, reason):
-        screen.note(
-            say(
-                f"{run.run_id} has already ended: {run.status}",
-                f"{run.run_id} はすでに終了しています: {status_word(run.status)}",
-            ),
-            "red",
+        screen.tell(
+            f"{run.run_id} has already ended: {run.status}",
+            f"{run.run_id} はすでに終了しています: {status_word(run.status)}",
+            colour="red",
         )
         return FAILED
     if run.status == "running":
-        screen.note(say(f"stop requested for {run.run_id}", f"{run.run_id} の停止を要求しました"))
+        screen.tell(f"stop requested for {run.run_id}", f"{run.run_id} の停止を要求しました")
     else:
-        screen.note(say(f"stopped {run.run_id}", f"{run.run_id} を停止しました"))
+        screen.tell(f"stopped {run.run_id}", f"{run.run_id} を停止しました")
     return DONE
 
 
-async def _answer_equal(given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:
+async def _answer_equal(args: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:
     """Answer the questions of a run, and then the equal ones of other waiting runs: one after the other, each as by itself."""
-    if given.action != "resume" or not given.answer:
-        raise ConfigError(
-            say("--equal needs: resume RUN --answer ANSWER", "--equal には resume RUN --answer ANSWER が必要です")
-        )
+    if args.action != "resume" or not args.answer:
+        raise config_error("--equal needs: resume RUN --answer ANSWER", "--equal には resume RUN --answer ANSWER が必要です")
     state = await load(journal, run.run_id)
     questions = await _open_questions(journal, state)
-    answers = parse_answers(given.answer, questions)
+    answers = parse_answers(args.answer, questions)
     if not answers:
-        return await _continue(given, journal, run, screen)  # it says that the run does not wait
+        return await _continue(args, journal, run, screen)  # it says that the run does not wait
     same = {same_question(state, questions[key]): answer for key, answer in answers.items()}
     same.pop("", None)
     if not same:
-        raise ConfigError(
-            say(
-                f"a question of {run.run_id} cannot be compared with others: answer it without --equal",
-                f"{run.run_id} の確認はほかの確認と比較できません。--equal を付けずに回答してください",
-            )
+        raise config_error(
+            f"a question of {run.run_id} cannot be compared with others: answer it without --equal",
+            f"{run.run_id} の確認はほかの確認と比較できません。--equal を付けずに回答してください",
         )
     todo: list[tuple[RunInfo, dict[str, Any]]] = [(run, answers)]
     waiting = await journal.runs(status="waiting", limit=_WAITING)  # before the first is resumed: later ones were not meant
@@ -286,7 +247,7 @@ async def _answer_equal(given: argparse.Namespace, journal: Journal, run: RunInf
     code = DONE
     for number, (one, given_answers) in enumerate(todo, 1):
         screen.note(f"{number}/{len(todo)}  {one.run_id}")
-        ended = await _continue(argparse.Namespace(**vars(given)), journal, one, screen, given_answers)
+        ended = await _continue(argparse.Namespace(**vars(args)), journal, one, screen, given_answers)
         code = max(code, ended)
         if ended == INTERRUPTED:
             break
@@ -306,40 +267,38 @@ async def _top_run(journal: Journal, card: RunInfo) -> RunInfo:
 
 
 async def _continue(
-    given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen, equal: Mapping[str, Any] | None = None
+    args: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen, equal: Mapping[str, Any] | None = None
 ) -> int:
     """Resume, fork or replay a run, with the agent that made it. `equal`: answers, instead of those of the options."""
     first = (await read_run(journal, run.run_id))[0].body
-    restore_options(given, first.recipe if isinstance(first, Opened) else {}, run.agent)
+    restore_options(args, first.recipe if isinstance(first, Opened) else {}, run.agent)
     state = await load(journal, run.run_id)
     answers = dict(equal or {})
-    if given.action == "resume" and given.answer and not answers:
+    if args.action == "resume" and args.answer and not answers:
         questions = await _open_questions(journal, state)
         if not questions:
-            screen.note(
-                say(
-                    f"{run.run_id} is not waiting for an answer: {run.status}",
-                    f"{run.run_id} は回答を待っていません: {status_word(run.status)}",
-                ),
-                "red",
+            screen.tell(
+                f"{run.run_id} is not waiting for an answer: {run.status}",
+                f"{run.run_id} は回答を待っていません: {status_word(run.status)}",
+                colour="red",
             )
             return USAGE
-        answers = parse_answers(given.answer, questions)
-    with keys_at_first_call() if given.action == "replay" else nullcontext():
-        agent = agent_from(given, screen)
+        answers = parse_answers(args.answer, questions)
+    with keys_at_first_call() if args.action == "replay" else nullcontext():
+        agent = agent_from(args, screen)
     stop = asyncio.Event()
     try:
-        if given.action == "replay":
+        if args.action == "replay":
             replay = await agent.replay(run.run_id)
             screen.say(translate(replay))
             return DONE if replay.same else FAILED
-        if given.action == "fork":
-            going = agent.fork(run.run_id, given.at, user_input=given.other, abort_event=stop)
+        if args.action == "fork":
+            going = agent.fork(run.run_id, args.at, user_input=args.other, abort_event=stop)
         else:
-            going = agent.resume(run.run_id, answers, takeover=given.takeover, abort_event=stop, by=given.by)
-        by, where = given.by if given.action == "resume" else "", place_options(given)
-        earlier = {} if given.action == "fork" else _open_calls(state, answers)
-        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=where, by=by, earlier=earlier)
+            going = agent.resume(run.run_id, answers, takeover=args.takeover, abort_event=stop, by=args.by)
+        by, where = args.by if args.action == "resume" else "", place_options(args)
+        earlier = {} if args.action == "fork" else _open_calls(state, answers)
+        return await follow(agent, going, stop, screen, as_json=args.json, quiet=False, where=where, by=by, earlier=earlier)
     finally:
         await agent.close()
 
@@ -348,7 +307,7 @@ def _open_calls(state: State, answers: Mapping[str, Any]) -> dict[str, str]:
     """Return the calls of the model that have no result yet, as lines by id: with the arguments that the answers give them."""
     asked = {one.call_id: answers.get(key) for key, one in state.questions.items()}
     calls = [call for message in state.messages for call in message.calls if call.id in state.open]
-    edits = {call.id: given["args"] for call in calls if isinstance(given := asked.get(call.id), Mapping) and "args" in given}
+    edits = {call.id: args["args"] for call in calls if isinstance(args := asked.get(call.id), Mapping) and "args" in args}
     return {call.id: call_line(call.name, edits.get(call.id, call.args)) for call in calls}
 
 
@@ -357,7 +316,7 @@ async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) 
     from difflib import unified_diff
 
     if one.run_id == other.run_id:
-        screen.note(say(f"both are the same run: {one.run_id}", f"どちらも同じ実行です: {one.run_id}"))
+        screen.tell(f"both are the same run: {one.run_id}", f"どちらも同じ実行です: {one.run_id}")
         return DONE
     parting, before, after = await stories(journal, one, other)
     lines = list(unified_diff(before, after, one.run_id[:12], other.run_id[:12], lineterm="", n=2))
@@ -365,15 +324,11 @@ async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) 
         screen.note(parting)
     for line in lines:
         colour = {"+": "green", "-": "red"}.get(line[:1], "")
-        screen.raw(screen.with_colour(screen.safe(line), colour, screen.out) + "\n")
+        screen.say_in(colour, line)
     if not lines:
-        screen.note(say("no difference", "違いはありません"))
+        screen.tell("no difference", "違いはありません")
     return FAILED if lines else DONE
 
 
 def _fork_of(run: RunInfo) -> str:
     return say(f"continues {run.base[:12]}", f"{run.base[:12]} の続き") if run.base else ""
-
-
-def _time(stamp: float) -> str:
-    return datetime.fromtimestamp(stamp).astimezone().strftime("%m-%d %H:%M")

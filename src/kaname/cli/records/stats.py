@@ -6,36 +6,29 @@ import argparse
 import json
 from collections import Counter
 
+from ...kernel.ports import Journal
 from ...run.figures import Figures, figures, sum_tallies
-from ...stores.default import choose
-from ..agent import agent_name, journal_for, note_place
-from ..last import take_last
+from ..agent import agent_name, note_place
 from ..main import DONE
 from ..messages import say
 from ..messages.stops import status_word
 from ..terminal.screen import Screen
-from ..terminal.signals import run_to_the_end
+from .reading import on_journal
 
 
-def main(given: argparse.Namespace) -> int:
-    screen = Screen()
-    take_last(given, screen)
-    return run_to_the_end(lambda ending: _main(given, screen))
+def main(args: argparse.Namespace) -> int:
+    return on_journal(args, _main)
 
 
-async def _main(given: argparse.Namespace, screen: Screen) -> int:
-    journal = choose(journal_for(given))
-    try:
-        made = await figures(journal, agent=agent_name(given) or "", limit=given.number)
-    finally:
-        await journal.close()
-    if given.json:
+async def _main(journal: Journal, args: argparse.Namespace, screen: Screen) -> int:
+    made = await figures(journal, agent=agent_name(args) or "", limit=args.number)
+    if args.json:
         screen.say(json.dumps(made.as_json(), ensure_ascii=False))
     else:
         for name, value in _lines(made):
             screen.say(f"{name}: {value}")
         if not made.recorded:
-            note_place(given, screen)
+            note_place(args, screen)
     return DONE
 
 

@@ -44,9 +44,9 @@ async def _with_earlier_runs(journal: Journal, events: list[Event]) -> list[tupl
     if isinstance(first, Opened) and first.base is not None:
         run, upto = first.base
         before = await read_run(journal, run, upto)
-        told = say(f"continues {run} after fact {upto}:", f"{run} の記録 {upto} からの続き:")
+        message = say(f"continues {run} after fact {upto}:", f"{run} の記録 {upto} からの続き:")
         earlier = await _with_earlier_runs(journal, before)
-        return [("", told), *[("", f"  {line}") for _, line in earlier], ("", "—"), *own]
+        return [("", message), *[("", f"  {line}") for _, line in earlier], ("", "—"), *own]
     return own
 
 
@@ -61,8 +61,8 @@ async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, 
         else say(f"the runs diverge after fact {last.seq} of {last.run_id}", f"{last.run_id} の記録 {last.seq} の後で分岐")
     )
     shared = {event[:2] for event in before[:common]}
-    told = [[line for event, line in _lines(events, timed=False) if event[:2] not in shared] for events in (before, after)]
-    return place, told[0], told[1]
+    parts = [[line for event, line in _lines(events, timed=False) if event[:2] not in shared] for events in (before, after)]
+    return place, parts[0], parts[1]
 
 
 def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, str]]:

@@ -21,16 +21,16 @@ from ..terminal.signals import run_to_the_end
 from .places import places_for
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     screen = Screen()
-    act = _export if given.action == "export" else _erase
-    return run_to_the_end(lambda ending: act(given, screen))
+    act = _export if args.action == "export" else _erase
+    return run_to_the_end(lambda ending: act(args, screen))
 
 
-async def _export(given: argparse.Namespace, screen: Screen) -> int:
-    path = Path(given.out or f"user-{time.strftime('%Y-%m-%d')}.zip")
-    done = await export_user(given.user, path, places_for(given))
-    if given.json:
+async def _export(args: argparse.Namespace, screen: Screen) -> int:
+    path = Path(args.out or f"user-{time.strftime('%Y-%m-%d')}.zip")
+    done = await export_user(args.user, path, places_for(args))
+    if args.json:
         screen.say(json.dumps({**done._asdict(), "path": str(done.path)}, ensure_ascii=False))
         return DONE
     screen.say(
@@ -43,34 +43,34 @@ async def _export(given: argparse.Namespace, screen: Screen) -> int:
     return DONE
 
 
-async def _erase(given: argparse.Namespace, screen: Screen) -> int:
+async def _erase(args: argparse.Namespace, screen: Screen) -> int:
     asked = say(
-        f"permanently erase everything that is stored about {given.user!r}? This cannot be undone",
-        f"{given.user!r} について保存されたすべてのデータを完全に消去しますか? 元に戻せません",
+        f"permanently erase everything that is stored about {args.user!r}? This cannot be undone",
+        f"{args.user!r} について保存されたすべてのデータを完全に消去しますか? 元に戻せません",
     )
-    if not given.yes and not confirm(asked, screen):
+    if not args.yes and not confirm(asked, screen):
         return FAILED
-    done = await erase_user(given.user, places_for(given))
-    signed_in = _remove_sign_in(given)
-    if given.json:
+    done = await erase_user(args.user, places_for(args))
+    signed_in = _remove_sign_in(args)
+    if args.json:
         screen.say(json.dumps({**done.as_json(), "sign_in": signed_in}, ensure_ascii=False))
     else:
-        _print(given, done, signed_in, screen)
+        _print(args, done, signed_in, screen)
     return FAILED if done.pending else DONE
 
 
-def _remove_sign_in(given: argparse.Namespace) -> bool:
+def _remove_sign_in(args: argparse.Namespace) -> bool:
     """Remove the user from the users of `kaname serve`, and end their sign-ins."""
-    config, places = config_for(given), places_for(given)
+    config, places = config_for(args), places_for(args)
     users = Users(place := (config and users_named_by(config)) or users_file(places.journal or places.server))
     if (signed_in := place.with_name("signed_in.json")).exists():
-        SignIns(signed_in, users).forget(given.user)
-    if known := given.user in users.all():
-        users.remove(given.user)
+        SignIns(signed_in, users).forget(args.user)
+    if known := args.user in users.all():
+        users.remove(args.user)
     return known
 
 
-def _print(given: argparse.Namespace, done: Erasure, signed_in: bool, screen: Screen) -> None:
+def _print(args: argparse.Namespace, done: Erasure, signed_in: bool, screen: Screen) -> None:
     gone = done.journal
     lines = [
         (gone.runs, many(gone.runs, "run"), f"実行 {gone.runs} 件"),
@@ -85,24 +85,20 @@ def _print(given: argparse.Namespace, done: Erasure, signed_in: bool, screen: Sc
     listed = [say(english, japanese) for count, english, japanese in lines if count]
     nothing = say("nothing was stored", "保存されたデータはありませんでした")
     screen.say(say("erased: ", "消去しました: ") + ", ".join(listed) if listed else nothing)
-    if is_server(journal_place(given)):
-        screen.note(
-            say(
-                "the server keeps deleted rows until it vacuums, and its backups and archives are not changed. Memories, "
-                "caches and traces are files: repeat the command on every machine that has some",
-                "サーバーは VACUUM まで削除した行を保持します。サーバーのバックアップとアーカイブは変更されません。"
-                "記憶、キャッシュ、トレースは各マシンのファイルです。該当する各マシンでコマンドを実行してください",
-            )
+    if is_server(journal_place(args)):
+        screen.tell(
+            "the server keeps deleted rows until it vacuums, and its backups and archives are not changed. Memories, "
+            "caches and traces are files: repeat the command on every machine that has some",
+            "サーバーは VACUUM まで削除した行を保持します。サーバーのバックアップとアーカイブは変更されません。"
+            "記憶、キャッシュ、トレースは各マシンのファイルです。該当する各マシンでコマンドを実行してください",
         )
     for copy in gone.copies:
-        screen.note(say(f"searched the backup {copy}, too", f"バックアップ {copy} も処理しました"))
+        screen.tell(f"searched the backup {copy}, too", f"バックアップ {copy} も処理しました")
     for path, why in done.pending:
-        screen.note(
-            say(
-                f"{path}: deleted text can still be in this file ({translate(why)}). Stop the programs that use it, then "
-                "repeat the command",
-                f"{path}: 消去したデータがまだこのファイルに残っている可能性があります ({translate(why)})。"
-                "使用中のプログラムを終了し、コマンドを再実行してください",
-            ),
-            "red",
+        screen.tell(
+            f"{path}: deleted text can still be in this file ({translate(why)}). Stop the programs that use it, then "
+            "repeat the command",
+            f"{path}: 消去したデータがまだこのファイルに残っている可能性があります ({translate(why)})。"
+            "使用中のプログラムを終了し、コマンドを再実行してください",
+            colour="red",
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...core.errors import ConfigError
 from ...core.messages import Media
-from ..messages import say
+from ..messages import config_error
 
 _TOOLS = (  # the programs that read a picture from the clipboard, as PNG
     ("wl-paste", "--no-newline", "--type", "image/png"),
@@ -42,9 +42,9 @@ async def attach_files(places: Sequence[str]) -> list[Media]:
 def _unreadable(place: str, problem: OSError) -> ConfigError:
     path = Path(place).expanduser().absolute()
     if isinstance(problem, FileNotFoundError):
-        return ConfigError(say(f"the file {path} does not exist", f"ファイル {path} がありません"))
+        return config_error(f"the file {path} does not exist", f"ファイル {path} がありません")
     why = problem.strerror
-    return ConfigError(say(f"the file {path} cannot be read: {why}", f"ファイル {path} を読み込めません: {why}"))
+    return config_error(f"the file {path} cannot be read: {why}", f"ファイル {path} を読み込めません: {why}")
 
 
 async def from_clipboard() -> list[Media]:

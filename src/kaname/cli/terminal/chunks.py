@@ -170,8 +170,8 @@ class Show:
 
     def _error(self, data: dict[str, Any]) -> None:
         self.failed = True
-        told = f"{translate(data['message'])}{said_line(data.get('said', ''))}"
-        self._line(f"{say('failed', '失敗')}: {told}", "red", whole=True, always=True)
+        message = f"{translate(data['message'])}{said_line(data.get('said', ''))}"
+        self._line(f"{say('failed', '失敗')}: {message}", "red", whole=True, always=True)
 
     def _status(self, data: dict[str, Any]) -> None:
         match data.get("status"):
@@ -237,5 +237,5 @@ def result_text(data: Mapping[str, Any]) -> str:
 def _source(citation: Mapping[str, Any]) -> str:
     """Return the name of a source. Providers use different fields for it, but always one of them."""
     named = [citation.get(name) for name in ("title", "document_title", "filename", "url", "source")]
-    told = [one for one in dict.fromkeys(named) if isinstance(one, str) and one]
-    return ", ".join(told) or str(citation.get("cited_text") or citation.get("type") or "?")
+    parts = [one for one in dict.fromkeys(named) if isinstance(one, str) and one]
+    return ", ".join(parts) or str(citation.get("cited_text") or citation.get("type") or "?")

@@ -26,14 +26,14 @@ async def fill_in(server: str, question: str, schema: Mapping[str, Any], screen:
     fields = schema.get("properties") or {}
     if not fields:
         return {} if await _ask_agreement(say("agree? [y/N] ", "同意しますか? [y/N] "), screen) else None
-    screen.note(say("  (Ctrl-D declines)", "  (Ctrl-D で辞退)"))
+    screen.tell("  (Ctrl-D declines)", "  (Ctrl-D で辞退)")
     answers: dict[str, Any] = {}
     for name, held in fields.items():
         held = held if isinstance(held, Mapping) else {}
-        given = await _field(name, held, name in (schema.get("required") or ()), screen)
-        if given is None:
+        args = await _field(name, held, name in (schema.get("required") or ()), screen)
+        if args is None:
             return None
-        answers |= given
+        answers |= args
     return answers
 
 
@@ -42,19 +42,19 @@ async def _sign_in(address: str, screen: Screen) -> dict[str, Any] | None:
 
     On another machine, the person pastes the address that the browser ended at.
     """
-    screen.note(say(f"  open {address}", f"  次のページを開いてください: {address}"), "yellow")
+    screen.tell(f"  open {address}", f"  次のページを開いてください: {address}", colour="yellow")
     webbrowser.open(address)
-    told = say(
+    message = say(
         "  waiting for the browser; if this machine has none, paste the address of the last page: ",
         "  ブラウザーを待っています。このマシンにブラウザーがなければ、最後に開いたアドレスを貼り付けてください: ",
     )
-    answer = await read_line_async(told, screen)
+    answer = await read_line_async(message, screen)
     return None if answer is None else {"url": answer} if answer else {}
 
 
 async def _open_page(server: str, address: str, screen: Screen) -> dict[str, Any] | None:
-    told = say(f"  {server} asks you to open {address}", f"  {server} が次のページを開くよう求めています: {address}")
-    screen.note(told, "yellow")
+    message = say(f"  {server} asks you to open {address}", f"  {server} が次のページを開くよう求めています: {address}")
+    screen.note(message, "yellow")
     return {} if await _ask_agreement(say("  open it? [y/N] ", "  開きますか? [y/N] "), screen) else None
 
 

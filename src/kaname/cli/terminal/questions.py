@@ -88,15 +88,13 @@ def ask_yes_no(prompt: str, screen: Screen, *, by_default: bool = True, unanswer
 def confirm(asked: str, screen: Screen) -> bool:
     """Ask before something is deleted for good, and return True for yes. Without a terminal, say that `-y` is needed."""
     if can_ask():
-        told = say(
+        message = say(
             "no answer, so nothing was deleted; -y skips the question", "回答がないため、削除していません。-y で確認を省けます"
         )
-        return ask_yes_no(asked, screen, by_default=False, unanswered=told)
-    screen.note(
-        say(
-            "nothing was deleted: there is no terminal to ask in; -y skips the question",
-            "削除していません。確認するためのターミナルがありません。-y で確認を省けます",
-        )
+        return ask_yes_no(asked, screen, by_default=False, unanswered=message)
+    screen.tell(
+        "nothing was deleted: there is no terminal to ask in; -y skips the question",
+        "削除していません。確認するためのターミナルがありません。-y で確認を省けます",
     )
     return False
 
@@ -118,11 +116,11 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = (), by
             screen.note(f"? {translate(question.prompt)}", "yellow")
         if question.by == "other" and not by:
             command = f"{this_command()} runs resume {result.run_id} --by NAME --answer '{key}=yes'{where}"
-            screen.note(say(f"another person must answer: {command}", f"別の人の回答が必要です: {command}"), "yellow")
+            screen.tell(f"another person must answer: {command}", f"別の人の回答が必要です: {command}", colour="yellow")
             continue
         if question.until:
             ends = f"{datetime.fromtimestamp(question.until).astimezone():%Y-%m-%d %H:%M:%S}"
-            screen.note(say(f"the question expires at {ends}", f"確認の期限: {ends}"))
+            screen.tell(f"the question expires at {ends}", f"確認の期限: {ends}")
         while key not in answers:
             answer = read_line(options if alone else f"{translate(question.prompt)} {options}", screen)
             if answer is None:
@@ -159,8 +157,8 @@ async def resume_with_answers(
     """
     while True:
         if _has_expired(result):
-            told = say("the question has expired; the run continues", "確認の期限が過ぎたため、実行を続けます")
-            screen.note(told, "yellow")
+            message = say("the question has expired; the run continues", "確認の期限が過ぎたため、実行を続けます")
+            screen.note(message, "yellow")
             return await agent.resume(result.run_id, abort_event=stop).begun()
         if not (answers := ask_the_user(result, screen, shown, by, where)):
             if _has_expired(result):
@@ -191,10 +189,10 @@ def parse_answer(answer: str, asked: Asked) -> Any:
         return answer
 
 
-def parse_answers(given: list[str], questions: Mapping[str, Asked]) -> dict[str, Any]:
+def parse_answers(args: list[str], questions: Mapping[str, Asked]) -> dict[str, Any]:
     """Return the answers of the command line by key: `KEY=ANSWER` for one question, or one answer for all questions."""
     answers: dict[str, Any] = {}
-    for one in given:
+    for one in args:
         key, equals, answer = one.partition("=")
         if equals and key in questions:
             answers[key] = parse_answer(answer, questions[key])

@@ -15,7 +15,7 @@ from typing import TextIO
 
 from ...core.people.columns import measure
 from ...core.people.columns import width as width
-from ..messages import translate
+from ..messages import say, translate
 
 _COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -41,6 +41,14 @@ class Screen:
 
     def note(self, text: str, colour: str = "dim", end: str = "\n") -> None:
         self._write(self.err, self.with_colour(_printable(text, self.err), colour, self.err) + end)
+
+    def tell(self, english: str, nihongo: str, colour: str = "dim") -> None:
+        """Write a note in the language of the user."""
+        self.note(say(english, nihongo), colour)
+
+    def say_in(self, colour: str, text: str, after: str = "") -> None:
+        """Write a line in a colour, and the rest of it without."""
+        self.raw(self.with_colour(self.safe(text), colour, self.out) + f"{self.safe(after)}\n")
 
     def raw(self, text: str) -> None:
         """Write text that was made `safe` before it got its colours."""
@@ -78,10 +86,10 @@ class Screen:
                 silence = monotonic() - self._written
                 if silence > _QUIET and not self._open:
                     place += 1
-                    told = truncate(
+                    message = truncate(
                         f"{_SPINNER[place % len(_SPINNER)]} {silence:.0f} s  {_printable(self.doing, self.err)}", columns() - 1
                     )
-                    self.replace(self.with_colour(told, "dim", self.err))
+                    self.replace(self.with_colour(message, "dim", self.err))
 
         spinner = None if still or self.is_plain(self.err) else asyncio.create_task(spin())
         log, shown = getLogger("kaname"), _ShownLog(self)
@@ -135,12 +143,12 @@ class Bar:
 
     def show(self, done: int, total: int) -> None:
         percent = done * 100 // total
-        told = f"{percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB  {self._doing}"
+        message = f"{percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB  {self._doing}"
         if self._screen.is_plain(self._screen.err):
             if percent // 10 > self._last // 10:
-                self._screen.note(told)
+                self._screen.note(message)
         elif percent != self._last:
-            self._screen.replace(f"{'█' * (percent // 4):<25} {told}")
+            self._screen.replace(f"{'█' * (percent // 4):<25} {message}")
         self._last = percent
 
 

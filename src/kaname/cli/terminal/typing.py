@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from ...core.errors import AgentError
-from ..messages import say, translate
+from ..messages import translate
 from .screen import Screen
 
 URGENT = ("!", "！")
@@ -54,5 +54,5 @@ async def _pass_on(text: str, screen: Screen, tell: Say) -> None:
         screen.note(translate(problem), "red")
         return
     if not seen:
-        told = "too late for this answer: the next one takes it into account"
-        screen.note(say(told, "この回答には間に合いません。次の回答で考慮します"))
+        message = "too late for this answer: the next one takes it into account"
+        screen.tell(message, "この回答には間に合いません。次の回答で考慮します")

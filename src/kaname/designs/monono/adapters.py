@@ -148,8 +148,8 @@ def model_of(adapter: Any, model: Any) -> Model:
     named = model if isinstance(model, str) else getattr(model, "name", "")
     known, wanted = getattr(adapter, "models", None) or (), named or getattr(adapter, "model", "")
     if known and wanted not in known:
-        told = notice("monono.unknown_model", "{kind} has no model {name!r}", kind=type(adapter).__name__, name=wanted)
-        raise ConfigError(told + nearest(str(wanted), known))
+        message = notice("monono.unknown_model", "{kind} has no model {name!r}", kind=type(adapter).__name__, name=wanted)
+        raise ConfigError(message + nearest(str(wanted), known))
     if isinstance(adapter, LLMAdapter):
         if overrides(adapter, "chat", LLMAdapter):
             return ChatModel(adapter, named or getattr(adapter, "model", ""))

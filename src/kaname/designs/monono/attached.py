@@ -70,8 +70,8 @@ class Attached:
 def _workflow_tool(engine: WorkflowEngine) -> Callable[..., Any]:
     async def run_workflow(name: str, params: dict[str, Any] | None = None, *, context: ToolContext) -> Any:
         if (flow := engine.flows.get(name)) is None:
-            told = notice("workflow.no_flow", "there is no workflow {name!r}", name=name)
-            raise ConfigError(told + nearest(name, engine.flows))
+            message = notice("workflow.no_flow", "there is no workflow {name!r}", name=name)
+            raise ConfigError(message + nearest(name, engine.flows))
         return (await context.run_child(flow, params or {})).raise_for_stop().output
 
     known = ", ".join(engine.flows)

@@ -36,8 +36,8 @@ def check_settings(where: str, given: Any, known: Mapping[str, Fits], needed: It
     check_argument(isinstance(given, Mapping), where, "a mapping", given)
     for name, value in given.items():
         if name not in known:
-            told = notice("monono.unknown_key", "{where} has an unknown key {name!r}", where=where, name=name)
-            raise ConfigError(told + nearest(str(name), known))
+            message = notice("monono.unknown_key", "{where} has an unknown key {name!r}", where=where, name=name)
+            raise ConfigError(message + nearest(str(name), known))
         fits, what = known[name]
         check_argument(fits(value), f"{where}[{name!r}]", what, value)
     for name in [one for one in needed if one not in given]:

@@ -287,8 +287,8 @@ def _part(name: str, part: Any) -> list[str]:
         entries = [(f"{key}: ", one) for key, value in part.items() for one in (value if name == "databases" else [value])]
         return [f"{name}:", *[f"- {key}{shorten(plain_text(one), _ROW)}" for key, one in entries]]
     if isinstance(part, Sequence) and not isinstance(part, str):
-        told = [
+        parts = [
             f"{one['cite']} {one['text']}" if isinstance(one, Mapping) and "cite" in one else plain_text(one) for one in part
         ]
-        return [f"{name}:", *[f"- {one}" for one in told]]
+        return [f"{name}:", *[f"- {one}" for one in parts]]
     return [f"{name}: {plain_text(part)}"]

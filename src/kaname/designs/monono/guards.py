@@ -86,14 +86,14 @@ class TokenGuard(Guardrail):
     async def demand(self, call: ToolCall, view: RunView) -> Refuse | None:
         used = view.state.spent.usage.total
         if self.max_tokens is not None and used >= self.max_tokens:
-            told = notice(
+            message = notice(
                 "monono.tokens_used",
                 "{name} was not run: this turn has used {used:,} tokens, and the limit is {limit:,}; answer without it",
                 name=call.name,
                 used=used,
                 limit=self.max_tokens,
             )
-            return Refuse(told)
+            return Refuse(message)
         return await super().demand(call, view)
 
 

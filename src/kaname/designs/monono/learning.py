@@ -114,10 +114,10 @@ class LearningEngine(Memory):
         _check(cause in get_args(Cause), 'failed_task_context["cause"]', f"one of {', '.join(get_args(Cause)[1:])}", cause)
         failed = PastRun("now", "", "", "", 0.0, task, (), cause, tool, offered=(tool,))
         like = self._like(task, str(given.get("user") or ""))
-        told = [one.advice for group in group_failures([one for one in like if one.note]) for one in suggest(group, like)]
+        parts = [one.advice for group in group_failures([one for one in like if one.note]) for one in suggest(group, like)]
         (group,) = group_failures([failed, failed])
-        told += [lesson.advice for lesson in suggest(group, like)]
-        return join_notices(" ", told) if told else notice("learning.nothing", "Nothing is known about such failures yet.")
+        parts += [lesson.advice for lesson in suggest(group, like)]
+        return join_notices(" ", parts) if parts else notice("learning.nothing", "Nothing is known about such failures yet.")
 
     def personalize_responses(
         self, user_id: str, interaction_history: Iterable[Any] = (), preferences: Mapping[str, str] | None = None

@@ -295,8 +295,8 @@ class _Selected(Equals):
 
     def _figures_of(self, name: str) -> dict[str, Any]:
         past = self._figures.get(name)
-        told = {} if past is None else {"success_rate": past.success, "cost": past.cost, "latency": past.seconds}
-        return {**told, **({} if past is None else {"calls": past.calls})}
+        data = {} if past is None else {"success_rate": past.success, "cost": past.cost, "latency": past.seconds}
+        return {**data, **({} if past is None else {"calls": past.calls})}
 
 
 def _by_name(given: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> dict[str, Any]:

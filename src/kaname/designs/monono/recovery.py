@@ -120,8 +120,8 @@ class ErrorRecoveryManager(FallbackStrategy):
             return RecoveryStep("retry", why, wait=backoff(attempt, float(policy["delay"]), self._longest))
         if other := self.fallback.get(name, ""):
             return RecoveryStep("fallback", why, tool=other)
-        told = notice("recovery.report", "{name} failed: {why}. Check its input, or try again later.", name=name, why=why)
-        return RecoveryStep("report", told)
+        message = notice("recovery.report", "{name} failed: {why}. Check its input, or try again later.", name=name, why=why)
+        return RecoveryStep("report", message)
 
     def _recover(self, name: str, attempt: int, error: str, can_retry: bool) -> RecoveryStep:
         return self.ask(error, {"tool": name, "attempt": attempt, "can_retry": can_retry})

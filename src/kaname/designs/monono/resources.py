@@ -105,8 +105,8 @@ class ResourceManager(Policy):
         check_method(self, "can_execute", "tool_name", "estimated_cost", "required_resources")
         for name in [one for one in self.api_quotas if one not in tools and one not in PROVIDERS]:
             for close in get_close_matches(name, [*tools, *PROVIDERS], n=1, cutoff=_ALIKE):
-                told = notice("resources.no_name", "api_quotas: there is no tool or provider named {name!r}", name=name)
-                raise ConfigError(told + did_you_mean(close))
+                message = notice("resources.no_name", "api_quotas: there is no tool or provider named {name!r}", name=name)
+                raise ConfigError(message + did_you_mean(close))
 
     @property
     def about(self) -> PolicyInfo:  # type: ignore[override]
@@ -140,31 +140,31 @@ class ResourceManager(Policy):
         quota = self.api_quotas.get(tool_name)
         if quota is None or quota["used"] < quota["limit"]:
             return Verdict(True)
-        told = notice(
+        message = notice(
             "resources.quota", "the quota of {limit} calls of {name} is used up", limit=quota["limit"], name=tool_name
         )
-        return Verdict(False, told)
+        return Verdict(False, message)
 
     def check_budget(self, estimated_cost: float | None) -> Verdict:
         if estimated_cost is None or not estimated_cost >= 0:
             return Verdict(False, notice("resources.unknown", "what the call would cost is not known"))
         if (left := self._left) > 0 and estimated_cost <= left:
             return Verdict(True)
-        told = notice(
+        message = notice(
             "resources.budget",
             "${left:.4f} of the budget is left, and the call may cost ${cost:.4f}",
             left=left,
             cost=estimated_cost,
         )
-        return Verdict(False, told)
+        return Verdict(False, message)
 
     def check_compute(self, required_resources: Mapping[str, Any]) -> Verdict:
         check_settings("required_resources", required_resources, {"memory": _SIZE, "cpu": _LOAD, "gpu": _LOAD})
         limits, most = self.compute_resources, self.compute_resources.get("memory_limit")
         wanted = required_resources.get("memory")
         if wanted is not None and _is_size(most) and size_in_bytes(wanted) > size_in_bytes(most):  # type: ignore[arg-type]
-            told = notice("resources.memory", "the call requires {wanted}; the limit is {most}", wanted=wanted, most=most)
-            return Verdict(False, told)
+            message = notice("resources.memory", "the call requires {wanted}; the limit is {most}", wanted=wanted, most=most)
+            return Verdict(False, message)
         loads = {
             (what := name.removesuffix("_limit")): load - (_percent(required_resources.get(what)) or 0.0)
             for name, one in limits.items()
@@ -173,10 +173,10 @@ class ResourceManager(Policy):
         if (over := self._watch.over(loads)) is None:
             return Verdict(True)
         name, load, limit = over
-        told = notice(
+        message = notice(
             "resources.load", "the {name} load is {load:.0f} %; the limit is {limit:g} %", name=name, load=load, limit=limit
         )
-        return Verdict(False, told)
+        return Verdict(False, message)
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         model: Any = request.model or view.agent.model

@@ -98,9 +98,9 @@ class _Asks(Doing):
         task.inside = Inside(context)  # type: ignore[attr-defined]
         said = await attempt(self._ask, task, context, passing=(Signal,))
         if isinstance(said, Failure):  # no result is recorded: a run that is resumed asks once more
-            told = notice("plan.part_failed", "{part} failed: {problem}", part=self._name, problem=str(said))
+            message = notice("plan.part_failed", "{part} failed: {problem}", part=self._name, problem=str(said))
             error = said.error
-            raise Halt(Stop("failed", told, type(error).__name__, error.said if isinstance(error, AgentError) else ""))
+            raise Halt(Stop("failed", message, type(error).__name__, error.said if isinstance(error, AgentError) else ""))
         return ToolResult(said)
 
     @property
@@ -131,11 +131,11 @@ class EvaluateResult(_Asks):
         held = {name: _field(said, name) for name in EvaluationResult.__match_args__}
         if all(value is None for value in held.values()):
             raise TypeError(f"it returned {said!r:.100}; expected an EvaluationResult")
-        told = [*context.feedback_history[known:], str(held["feedback"] or "")]
+        parts = [*context.feedback_history[known:], str(held["feedback"] or "")]
         retry, done = bool(held["should_retry"]), bool(held["is_successful"])
         if context.is_completed or context.is_cancelled:  # it said so itself
             retry, done = False, not context.is_cancelled
-        words = "\n".join(dict.fromkeys([one for one in told if one]))
+        words = "\n".join(dict.fromkeys([one for one in parts if one]))
         reason = context.cancellation_reason or str(held["reason"] or "")
         return as_json(EvaluationResult(retry, done, words, reason, str(held["answer"] or "")))
 

@@ -112,8 +112,8 @@ class PlannedModel:
             call = ToolCall("", str(plan.action), _arguments(plan.action, plan.action_input, request.tools))
             return ModelReply(Message("assistant", (*parts, call)), "tool_use", usage)
         if plan.final_answer is None:
-            told = "the plan had neither an action nor a final answer"
-            return ModelReply(Message("assistant", tuple(parts)), "end_turn", usage, problem=told)
+            message = "the plan had neither an action nor a final answer"
+            return ModelReply(Message("assistant", tuple(parts)), "end_turn", usage, problem=message)
         await emit(str(plan.final_answer))
         return ModelReply(Message("assistant", (*parts, Text(str(plan.final_answer)))), "end_turn", usage)
 
@@ -172,11 +172,11 @@ def as_fallback(given: Any) -> FallbackStrategy:
 
 
 def _part_error(name: str, methods: str, given: Any) -> ConfigError:
-    told = notice(
+    message = notice(
         "react.part",
         "{name} needs the methods {methods}, which {given!r} does not have",
         name=name,
         methods=methods,
         given=given,
     )
-    return ConfigError(told)
+    return ConfigError(message)

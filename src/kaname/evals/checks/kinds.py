@@ -36,9 +36,9 @@ def prepare(check: str, value: Any) -> Any:
     try:
         return value if read is None else read(value)
     except (TypeError, ValueError, KeyError, AttributeError, re.error) as problem:
-        told = notice("eval.bad_check", "{check}: {value!r:.200} cannot be used: {problem}", check=check, value=value,
+        message = notice("eval.bad_check", "{check}: {value!r:.200} cannot be used: {problem}", check=check, value=value,
                       problem=str(problem))  # fmt: skip
-        raise ConfigError(told) from problem
+        raise ConfigError(message) from problem
 
 
 async def find_problem(check: str, value: Any, outcome: CaseOutcome) -> str:
@@ -230,18 +230,18 @@ def _stop(outcome: CaseOutcome, kinds: list[str]) -> str:
 def _cost(outcome: CaseOutcome, most: float) -> str:
     if outcome.cost is None:
         return notice("eval.cost_unknown", "the cost is unknown, because the model has no known price")
-    told = notice("eval.cost", "it cost ${cost}, more than ${most}", cost=f"{outcome.cost:.4f}", most=f"{most:.4f}")
-    return told if outcome.cost > most else ""
+    message = notice("eval.cost", "it cost ${cost}, more than ${most}", cost=f"{outcome.cost:.4f}", most=f"{most:.4f}")
+    return message if outcome.cost > most else ""
 
 
 def _steps(outcome: CaseOutcome, most: int) -> str:
-    told = notice("eval.steps", "it took {steps} steps, more than {most}", steps=outcome.steps, most=most)
-    return told if outcome.steps > most else ""
+    message = notice("eval.steps", "it took {steps} steps, more than {most}", steps=outcome.steps, most=most)
+    return message if outcome.steps > most else ""
 
 
 def _time(outcome: CaseOutcome, most: float) -> str:
-    told = notice("eval.time", "it took {seconds} s, more than {most} s", seconds=f"{outcome.seconds:.1f}", most=f"{most:g}")
-    return told if outcome.seconds > most else ""
+    message = notice("eval.time", "it took {seconds} s, more than {most} s", seconds=f"{outcome.seconds:.1f}", most=f"{most:g}")
+    return message if outcome.seconds > most else ""
 
 
 def _read_rubric(value: Any) -> str:

@@ -78,8 +78,8 @@ class Improvement:
         return self.comparison is not None and self.comparison.verdict == "real" and self.comparison.difference > 0
 
     def to_json(self) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("helps", "before", "after", "searched", "attempts", "proposals", "cost")}
-        return {**told, "comparison": None if self.comparison is None else self.comparison.to_json()}
+        data = {name: getattr(self, name) for name in ("helps", "before", "after", "searched", "attempts", "proposals", "cost")}
+        return {**data, "comparison": None if self.comparison is None else self.comparison.to_json()}
 
 
 Progress = Callable[[int, int, int, float], Any]
@@ -372,16 +372,16 @@ class _Search:
         return result.text
 
     async def _feedback(self, attempts: Sequence[CaseAttempt]) -> list[dict[str, str]]:
-        told = list[dict[str, str]]()
+        parts = list[dict[str, str]]()
         by_name = {case.name: case for case in self._cases.cases}
         for one in attempts:
             results = [await self._subject.agent.result(run_id) for run_id in one.run_ids]
             wrong = "right" if one.passed else f"wrong: {one.why}"
             reference = by_name[one.case].reference
-            told.append(
+            parts.append(
                 {
                     "What happened": CaseOutcome(results).transcript[-_SHOWN:] if results else by_name[one.case].title,
                     "Feedback": f"{wrong}. A good answer: {reference}" if reference else wrong,
                 }
             )
-        return told
+        return parts

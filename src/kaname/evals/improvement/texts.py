@@ -44,8 +44,8 @@ def with_texts(agent: Agent[Any], texts: Mapping[str, str]) -> Agent[Any]:
     refuse_alternatives(agent)
     changes: dict[str, Any] = {"instructions": join_instructions(agent.recipe.instructions, texts)}
     if any(name.startswith(TOOL) for name in texts):
-        told = [_describe(tool, texts.get(TOOL + name, tool.description)) for name, tool in agent.tools.items()]
-        changes["tools"] = made.tools = ToolRegistry(told)
+        parts = [_describe(tool, texts.get(TOOL + name, tool.description)) for name, tool in agent.tools.items()]
+        changes["tools"] = made.tools = ToolRegistry(parts)
     made.recipe = agent.recipe.with_changes(**changes)
     return made
 

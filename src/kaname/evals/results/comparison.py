@@ -123,9 +123,9 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         names = ("verdict", "cases", "difference", "p", "bounds", "better", "worse", "unpaired", "margin", "errors", "looks")
-        told = {name: getattr(self, name) for name in names}
+        data = {name: getattr(self, name) for name in names}
         needed = self.cases_to_ask if self.verdict == "too few" else None
-        return {"baseline": self.baseline.summary(), "other": self.other.summary(), "needed": needed, **told}
+        return {"baseline": self.baseline.summary(), "other": self.other.summary(), "needed": needed, **data}
 
     def __str__(self) -> str:
         """Return the result in words."""
@@ -134,10 +134,10 @@ class Comparison:
         if not self.cases:
             return notice("eval.nothing_to_compare", "nothing to compare: the two evaluations have no case in common")
         if not self.complete:
-            told = notice("eval.incomplete", "an evaluation is not complete: run it again to make the missing attempts. "
+            text = notice("eval.incomplete", "an evaluation is not complete: run it again to make the missing attempts. "
                           "So far, the difference is {points} points", points=signed)  # fmt: skip
         elif self.verdict == "real":
-            told = (
+            text = (
                 notice("eval.better", "real: {points} points better (p = {p}, {cases} cases)", points=points, p=p,
                        cases=self.cases)
                 if self.difference > 0
@@ -146,12 +146,12 @@ class Comparison:
             )  # fmt: skip
         elif self.verdict == "not shown":
             most = f"{max(-self.bounds[0], self.bounds[1]) * 100:.0f}"
-            told = notice("eval.not_shown", "not shown: the difference is {points} points (p = {p}); more than {most} points "
+            text = notice("eval.not_shown", "not shown: the difference is {points} points (p = {p}); more than {most} points "
                           "either way are ruled out ({cases} cases)", points=signed, p=p, most=most,
                           cases=self.cases)  # fmt: skip
         else:
             low, high = [f"{one * 100:+.0f}" for one in self.bounds]
-            told = notice("eval.too_few", "too few cases to say: {points} points (p = {p}), but anything from {low} to {high} "
+            text = notice("eval.too_few", "too few cases to say: {points} points (p = {p}), but anything from {low} to {high} "
                           "points is possible. About {needed} cases are needed, and there are {cases}.", points=signed, p=p,
                           low=low, high=high, needed=self.cases_to_ask, cases=self.cases)  # fmt: skip
         more = list[str]()
@@ -162,7 +162,7 @@ class Comparison:
             more.append(
                 notice("eval.with_errors", " {errors} attempts ended in an error and count as not passed.", errors=self.errors)
             )
-        return join_notices("", [told, *more]) if more else told
+        return join_notices("", [text, *more]) if more else text
 
 
 def compare(baseline: EvalReport, other: EvalReport, *, margin: float = MARGIN) -> Comparison:
@@ -181,9 +181,9 @@ def compare(baseline: EvalReport, other: EvalReport, *, margin: float = MARGIN) 
     paired = {case.name for _, case in pairs}
     unpaired = [case.name for case in (*baseline.cases, *other.cases) if case.name not in paired]
     each = {case.name: _rate(case) - _rate(before) for before, case in pairs}
-    told = {name: float(one) for name, one in each.items()}
+    data = {name: float(one) for name, one in each.items()}
     groups = {case.name: case.group for _, case in pairs if case.group}
-    made = Comparison(baseline, other, told, 1.0, tuple(dict.fromkeys(unpaired)), margin, groups)
+    made = Comparison(baseline, other, data, 1.0, tuple(dict.fromkeys(unpaired)), margin, groups)
     sums = defaultdict[str, Fraction](Fraction)
     for group, one in zip(_groups_of(each, groups), each.values(), strict=True):
         sums[group] += one
@@ -202,13 +202,13 @@ def what_it_can_show(cases: int, repeat: int = 1) -> str:
     if shown is None:
         return notice("eval.shows_nothing", "too few cases to compare two agents: {cases}, and at least {least} are needed",
                       cases=cases, least=least_cases())  # fmt: skip
-    told = notice("eval.shows", "{cases} cases × {repeat}: a difference of {points} points is shown in 80 % of evaluations",
+    message = notice("eval.shows", "{cases} cases × {repeat}: a difference of {points} points is shown in 80 % of evaluations",
                   cases=cases, repeat=repeat, points=f"{shown * 100:.0f}")  # fmt: skip
     if repeat >= _REPEATED or repeated is None or repeated >= shown:
-        return told
+        return message
     more = notice("eval.shows_repeated", " (with {repeat} attempts per case: {points} points)", repeat=_REPEATED,
                   points=f"{repeated * 100:.0f}")  # fmt: skip
-    return join_notices("", [told, more])
+    return join_notices("", [message, more])
 
 
 def _groups_of(names: Iterable[str], groups: Mapping[str, str]) -> list[str]:

@@ -58,9 +58,9 @@ class CaseAttempt:
         return self.error or next((one.problem for one in self.findings if not one.passed), "")
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
+        data: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
         found = [[one.check, to_json(one.problem)] for one in self.findings]
-        return {**told, "run_ids": list(self.run_ids), "findings": found, "error": to_json(self.error)}
+        return {**data, "run_ids": list(self.run_ids), "findings": found, "error": to_json(self.error)}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> CaseAttempt:

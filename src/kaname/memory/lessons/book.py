@@ -66,8 +66,8 @@ class Lesson:
         return not self.when or any(sum([word in text for word in kind.split()]) * 2 >= len(kind.split()) for kind in self.when)
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
-        return {**told, "advice": to_json(self.advice), "why": to_json(self.why), "proven": self.is_proven}
+        data: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
+        return {**data, "advice": to_json(self.advice), "why": to_json(self.why), "proven": self.is_proven}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Lesson:
@@ -149,9 +149,9 @@ class LessonBook:
         """
         one = await self.find(lesson_id)
         if not one.is_proven and not untested:
-            told = notice("lessons.unproven", "no trial has shown that lesson {id} helps. Try it with: kaname learn try {id} "
-                          "--eval FILE, or approve it without a trial with --untested", id=lesson_id)  # fmt: skip
-            raise ConfigError(told)
+            message = notice("lessons.unproven", "no trial has shown that lesson {id} helps. Try it with: kaname learn try "
+                          "{id} --eval FILE, or approve it without a trial with --untested", id=lesson_id)  # fmt: skip
+            raise ConfigError(message)
         if share and one.user:
             await self.put(replace(one, status="dropped", why=notice("lessons.shared", "shared with all users")))
             one = replace(one, user="", id=_shared_id(one))
@@ -161,8 +161,8 @@ class LessonBook:
     async def drop(self, lesson_id: str, why: str = "") -> Lesson:
         """Stop telling a lesson, and what all users are told of it or in the same words. It is not suggested again."""
         one, why = await self.find(lesson_id), why or notice("lessons.rolled_back", "rolled back by a person")
-        told = [other for other in await self.all(one.agent) if other.shared and other.status != "dropped"]
-        alike = [other for other in told if other.id == _shared_id(one) or other.advice.split() == one.advice.split()]
+        parts = [other for other in await self.all(one.agent) if other.shared and other.status != "dropped"]
+        alike = [other for other in parts if other.id == _shared_id(one) or other.advice.split() == one.advice.split()]
         same = [other for other in alike if other.id != one.id]
         for other in same:
             await self.put(replace(other, status="dropped", why=why))

@@ -136,12 +136,12 @@ def judge_by_runs(lesson: Lesson, runs: Sequence[PastRun]) -> str:
     It is dropped if Fisher's exact test shows that runs with it go worse. It is judged at a few fixed numbers of runs, each
     time by the first ones, so that it does not matter how often it is looked at, nor that this is done after failures.
     """
-    told = [not one.cause for one in runs if lesson.id in one.told]
+    parts = [not one.cause for one in runs if lesson.id in one.told]
     others = [
         not one.cause for one in runs if lesson.id not in one.told and one.agent == lesson.agent and lesson.fits(one.task)
     ]
-    count = max([one for one in _LOOKS if one <= len(told)], default=0)
-    good, rest = sum(told[:count]), sum(others)
+    count = max([one for one in _LOOKS if one <= len(parts)], default=0)
+    good, rest = sum(parts[:count]), sum(others)
     if len(others) < _COMPARED or not count or fisher(good, count, rest, len(others)) > _ALPHA:
         return ""
     return notice("lessons.harmed", "{good} of {count} runs with it went well, and {rate} without it", good=good, count=count,

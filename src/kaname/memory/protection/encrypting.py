@@ -117,8 +117,8 @@ def _rename(path: Path, key: MasterKey, hidden: bool) -> Path:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             connection.execute("PRAGMA journal_mode = DELETE").fetchone()  # no files stay beside it, and nobody else uses it
         except sqlite3.OperationalError as problem:
-            told = notice("encryption.cannot_rename", "{path} cannot be renamed: {problem}", path=path, problem=problem)
-            raise EncryptionError(told) from problem
+            message = notice("encryption.cannot_rename", "{path} cannot be renamed: {problem}", path=path, problem=problem)
+            raise EncryptionError(message) from problem
     kind, _, name = str(row[0] if row else "").partition(" ")
     if kind != "user":
         return path

@@ -43,12 +43,12 @@ class LargeResults(ContextBase):
 
     def __init__(self, shown: int = SHOWN_LIMIT, forget_after: int | None = None, *, keep: int = _KEPT) -> None:
         if shown < _LEAST or (forget_after is not None and forget_after < 1) or keep < 0:
-            told = notice(
+            message = notice(
                 "results.numbers",
                 "shown must be at least {least}, forget_after at least 1 and keep at least 0",
                 least=_LEAST,
             )
-            raise ConfigError(told)
+            raise ConfigError(message)
         self._shown, self._after, self._keep = shown, forget_after, keep
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
@@ -103,13 +103,13 @@ def cut(result: ToolResult, most: int) -> ToolResult:
     tail = _count_fitting(every[: head - 1 : -1], most // 10)
     if head + tail >= len(every):  # laid out it is shorter
         return replace(result, shown="\n".join(every))
-    told = (
+    message = (
         f"[… lines {head + 1:,} to {len(every) - tail:,} of {len(every):,} are not shown here. Read them with "
         f'{READ_RESULT}(call="{result.call_id}", start={head + 1}), or find="text"'
         + ("" if isinstance(value, str) else f', or path="…": it is {outline(value)}')
         + " …]"
     )
-    return replace(result, shown="\n".join([*every[:head], "", told, "", *every[len(every) - tail :]]))
+    return replace(result, shown="\n".join([*every[:head], "", message, "", *every[len(every) - tail :]]))
 
 
 def _count_fitting(lines: Sequence[str], most: int) -> int:
@@ -130,8 +130,8 @@ def _is_cut(shown: str, whole: str) -> bool:
 
 def _forget(result: ToolResult) -> ToolResult:
     size = len(as_shown(result.output) if result.shown is None else result.shown)
-    told = f'[This result of {size:,} characters is no longer shown. Read it with {READ_RESULT}(call="{result.call_id}").]'
-    return replace(result, shown=told, media=())
+    message = f'[This result of {size:,} characters is no longer shown. Read it with {READ_RESULT}(call="{result.call_id}").]'
+    return replace(result, shown=message, media=())
 
 
 def _can_be_forgotten(message: Message, view: RunView) -> bool:

@@ -49,8 +49,8 @@ def _read(found: ToolResult, start: int, lines: int, find: str, path: str) -> To
     what = f"{found.name}{f' {path}' if path else ''}: {len(every):,} line{'' if len(every) == 1 else 's'}"
     what += "" if isinstance(part, str) else f", {outline(part)}"
     if not shown:
-        told = f"no line from {start} on holds {find!r}" if find else f"there is no line {start}"
-        return ToolResult(f"{what}\n{told}")
+        message = f"no line from {start} on holds {find!r}" if find else f"there is no line {start}"
+        return ToolResult(f"{what}\n{message}")
     more = f"\n[{'more may follow' if find else 'read on'}: start={last + 1}]" if last < len(every) else ""
     return ToolResult("\n".join([what, *shown]) + more)
 
