@@ -128,9 +128,9 @@ from .policies.reuse.cache import Cache as Cache
 from .run.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
 from .run.handoffs.handoff import Team as Team
 from .run.handoffs.roles import Role as Role
-from .run.ids import SharedSession as SharedSession
 from .run.many.batches import BatchPrices as BatchPrices
 from .run.many.map import MapInput as MapInput
+from .run.request import SharedSession as SharedSession
 from .run.result import Result as Result
 from .run.run import Run as Run
 from .senses.process.client import SenseError as SenseError

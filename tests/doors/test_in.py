@@ -34,7 +34,7 @@ from kaname.core.messages import FILE, Media, Message, Text, ToolResult, map_tex
 from kaname.core.reading.as_read import read_text
 from kaname.kernel.load import load
 from kaname.kernel.ports import ToolContext
-from kaname.run.ids import SharedSession
+from kaname.run.request import SharedSession
 from kaname.serve import app
 from kaname.teams.meeting import Meeting
 

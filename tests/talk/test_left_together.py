@@ -7,7 +7,7 @@ import pytest
 
 from kaname import Agent, Approve, Meeting, MemoryJournal, ScriptedModel, SqliteJournal, Team, ToolContext, call, tool
 from kaname.cli.main import main
-from kaname.run.ids import SharedSession
+from kaname.run.request import SharedSession
 
 SECONDS = 60
 

@@ -25,7 +25,6 @@ from ..kernel.view import current_view
 from ..run.afterwards import Afterwards
 from ..run.child import Parent
 from ..run.handoffs.handoff import Team, check_policies, hand_back, join
-from ..run.ids import check_ids
 from ..run.input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
 from ..run.opener import Opener
 from ..run.recipe import (
@@ -38,7 +37,7 @@ from ..run.recipe import (
     tools_of_context,
     traced_by,
 )
-from ..run.request import RunRequest, Turns, new_run_id
+from ..run.request import RunRequest, Turns, check_ids, new_run_id
 from ..run.result import OutputT, Result, read_result, result_of, run_blocking
 from ..run.run import Run
 from ..run.turns import Recent

@@ -35,11 +35,9 @@ from ..people.left import news_of_left
 from ..tools.to_json import to_result
 from .attach import stop_waiting_children
 from .child import run_child
-from .hold import hold_run
-from .ids import SharedSession
 from .recipe import check_strategy, describe, for_run, other_model, with_flow
-from .request import QUEUED, RunRequest
-from .turns import Recent, turn_of, until_over
+from .request import QUEUED, RunRequest, SharedSession
+from .turns import Recent, hold_run, turn_of, until_over
 
 FORK = "fork"  # the source of a result that the caller of a fork has written
 _BUSY, _PAUSE = 10.0, 0.05  # seconds that a task may be at work before it takes an answer, and between two tries

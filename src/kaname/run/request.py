@@ -1,4 +1,4 @@
-"""`RunRequest`: a run that is wanted. Every way in makes one, and `Opener.open` opens the run from it."""
+"""`RunRequest`: a run that is wanted, with ids as callers give them. Every way in makes one, and `Opener` opens the run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from ..core.errors import ConfigError
 from ..core.messages import Message
 from ..core.record import field, record
+from ..core.runs import SHARED
 
 QUEUED = "queued"  # the name of a fact: a worker has to continue the run
 Turns = Literal["wait", "refuse", "ahead"]
@@ -55,6 +57,27 @@ class RunRequest:
     source: tuple[str, int | None] = ("", None)
     results: Mapping[str, Any] = field(factory=dict)
     deps: Any = None
+
+
+class SharedSession(str):
+    """A session of several agents or users: `session_id=SharedSession("meeting")`. Others belong to one agent and one user."""
+
+    def __new__(cls, name: str) -> SharedSession:
+        return super().__new__(cls, f"{SHARED}{name}")
+
+
+def check_ids(**ids: str | None) -> None:
+    for name, value in ids.items():
+        if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
+            raise ConfigError.of(
+                "id.not_text", "{name} must be a string that can be encoded as UTF-8, not {value!r}", name=name, value=value
+            )
+    if (session := ids.get("session_id")) and session.startswith(SHARED) and not isinstance(session, SharedSession):
+        raise ConfigError.of(
+            "session.not_shared",
+            "a session_id that begins with {shared} belongs to a shared session: use SharedSession(…)",
+            shared=SHARED,
+        )
 
 
 def new_run_id() -> str:

@@ -11,8 +11,8 @@ from ..core.messages import Text
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe
 from ..people.entrance import Origin, admit
-from .ids import check_ids
 from .input import Input, as_message
+from .request import check_ids
 from .run import find_live
 
 

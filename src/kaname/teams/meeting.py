@@ -14,7 +14,7 @@ from ..kernel.ports import Journal
 from ..memory.files import LEARNING
 from ..memory.look_back import Said
 from ..memory.sessions import Session, Sessions
-from ..run.ids import SharedSession
+from ..run.request import SharedSession
 from ..run.run import Run
 
 Right = Literal["read", "speak", "approve"]

@@ -14,9 +14,8 @@ from ..kernel.load import add_fact, load
 from ..kernel.ports import Journal
 from ..kernel.threads import off_loop
 from ..memory.sessions import Session, Sessions
-from ..run.ids import check_ids
 from ..run.recipe import describe
-from ..run.request import new_run_id
+from ..run.request import check_ids, new_run_id
 from .meeting import Meeting, Right
 
 _MEMBERS = "members"  # the fact that says with whom a session is shared

@@ -15,7 +15,7 @@ from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record
 from ...kernel.stores import PAUSED
-from ...run.ids import check_ids
+from ...run.request import check_ids
 
 Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")

@@ -12,10 +12,9 @@ from ...core.errors import ConfigError, RunBusy
 from ...kernel.ports import Journal, Recipe
 from ...kernel.stores import QueuedRun, RunQueue
 from ...people.entrance import Origin, admit
-from ...run.ids import check_ids
 from ...run.input import Input, as_mapping, as_turn
 from ...run.opener import Opener
-from ...run.request import RunRequest, new_run_id
+from ...run.request import RunRequest, check_ids, new_run_id
 from .order import encode_order
 from .schedule import check_order
 

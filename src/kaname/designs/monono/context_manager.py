@@ -24,7 +24,7 @@ from ...kernel.view import RunView
 from ...memory.memory import Memory
 from ...memory.notes import Notes
 from ...memory.store import Memories
-from ...run.ids import SharedSession
+from ...run.request import SharedSession
 from ...tools.database.engines.base import QueryFailed
 from ...tools.database.statement import StatementRefused
 from ...tools.database.tool import DatabaseTool

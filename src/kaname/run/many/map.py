@@ -17,10 +17,9 @@ from ...core.record import record
 from ...core.state import State
 from ...core.steps import Stop
 from ...kernel.ports import Journal, Recipe
-from ..ids import check_ids
 from ..input import Input, as_turn
 from ..opener import Opener
-from ..request import RunRequest, new_run_id
+from ..request import RunRequest, check_ids, new_run_id
 from ..result import OutputT, Result
 from ..run import Run
 

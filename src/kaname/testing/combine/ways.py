@@ -24,8 +24,8 @@ from ...core.errors import InvalidState
 from ...core.messages import Media
 from ...designs.orchestrator.orchestrator import AgentOrchestrator
 from ...designs.step_sequence.configuration import AgentConfiguration
-from ...run.ids import SharedSession
 from ...run.many.map import MapInput
+from ...run.request import SharedSession
 from .ledger import Got, PersonAnswer, root
 from .stage import Stage
 
