@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from ..core.errors import BadArguments, InvalidState, RunNotFound, nearest
 from ..core.events import BACKGROUND, Asked
-from ..core.notices import notice
 from ..core.people.answers import APPROVAL, check_answer, read_decision
 from ..core.record import replace
 from ..core.state import State
@@ -51,8 +50,8 @@ class TaskQuestions(NamedTuple):
 
 
 async def read_tasks(journal: Journal, state: State) -> TaskQuestions:
-    """Return what the tasks of a run ask and were answered. One that was stopped asks nothing."""
-    found = TaskQuestions({}, {})
+    """Return the questions of a run's tasks, and their answers. A task that was stopped asks nothing."""
+    tasks = TaskQuestions({}, {})
     for name, value in state.custom.items():
         if name.startswith(BACKGROUND) and not value.get("collected"):
             child_id = name.removeprefix(BACKGROUND)
@@ -62,8 +61,8 @@ async def read_tasks(journal: Journal, state: State) -> TaskQuestions:
                 given = {key: Given(one, child.answered_by.get(key, "")) for key, one in child.answers.items()}
                 questions = {f"{child_id}:{key}": replace(one, key=f"{child_id}:{key}") for key, one in asked.items()}
                 answers = {f"{child_id}:{key}": one for key, one in given.items()}
-                found = TaskQuestions({**found.questions, **questions}, {**found.answers, **answers})
-    return found
+                tasks = TaskQuestions({**tasks.questions, **questions}, {**tasks.answers, **answers})
+    return tasks
 
 
 async def questions_of_tasks(journal: Journal, state: State) -> Mapping[str, Asked]:
@@ -95,34 +94,44 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
     stopped = state.stop is not None and state.stop.kind == "cancelled"  # its questions are asked again before they expire
     open_ = {} if stopped else {key: asked for key, asked in asking.items() if key not in answers}
     due = {key: Given(asked.then) for key, asked in open_.items() if is_expired(asked, now)}
-    for key, (answer, by) in {**answers, **due}.items():
-        if (asked := asking.get(key) or left.get(tasks.key(key))) is not None:
-            if not judged and key not in due:
-                if key in asking and stopped:
-                    raise _stopped(scope.run_id, key)
-                _check_giver(key, asked, by, state, now)
-            if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
-                from ..policies.permission.lasting import complete
-
-                own = scope.run_id if key.startswith(APPROVAL) else ""  # a child's is completed once more in its own run
-                answer = complete(answer, asked.about, by, own, scope.journal)
-            fresh[key] = Given(must_be_json(check_answer(asked, answer), f"the answer to {key!r}"), by)
-            await _check_changed_arguments(scope, asked, fresh[key].answer)
-        elif key not in had:
-            told = notice(
-                "run.no_question", "there is no open question {key!r}{hint}", key=key, hint=nearest(key, state.questions)
-            )
-            raise InvalidState(told)
-        elif not _is_same(had[key], answer):
-            told = notice(
-                "run.answered_already",
-                "{key!r} has already been answered with {answers!r}, so {answer!r} was not recorded",
-                key=key,
-                answers=had[key],
-                answer=answer,
-            )
-            raise InvalidState(told)
+    for key, given in {**answers, **due}.items():
+        if (asked := asking.get(key) or left.get(tasks.key(key))) is None:
+            _check_repeated(key, given.answer, had, state)
+            continue
+        if not judged and key not in due:
+            if key in asking and stopped:
+                raise _stopped(scope.run_id, key)
+            _check_giver(key, asked, given.by, state, now)
+        fresh[key] = await _as_recorded(scope, key, asked, given)
     return fresh
+
+
+async def _as_recorded(scope: Scope, key: str, asked: Asked, given: Given) -> Given:
+    """Return an answer as it is recorded. Raises `InvalidState` if it does not fit the question."""
+    answer, by = given
+    if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
+        from ..policies.permission.lasting import complete  # slow to load, and few answers last
+
+        own = scope.run_id if key.startswith(APPROVAL) else ""  # a child's is completed once more in its own run
+        answer = complete(answer, asked.about, by, own, scope.journal)
+    answer = must_be_json(check_answer(asked, answer), f"the answer to {key!r}")
+    await _check_changed_arguments(scope, asked, answer)
+    return Given(answer, by)
+
+
+def _check_repeated(key: str, answer: Any, recorded: Mapping[str, Any], state: State) -> None:
+    """Raise `InvalidState` unless an answer is the one that is recorded already."""
+    if key not in recorded:
+        hint = nearest(key, state.questions)
+        raise InvalidState.of("run.no_question", "there is no open question {key!r}{hint}", key=key, hint=hint)
+    if not _is_same(recorded[key], answer):
+        raise InvalidState.of(
+            "run.answered_already",
+            "{key!r} has already been answered with {answers!r}, so {answer!r} was not recorded",
+            key=key,
+            answers=recorded[key],
+            answer=answer,
+        )
 
 
 def _stopped(run_id: str, key: str) -> InvalidState:
@@ -145,8 +154,8 @@ def _check_giver(key: str, asked: Asked, by: str, state: State, now: float) -> N
 
 def _is_same(recorded: Any, answer: Any) -> bool:
     if isinstance(recorded, Mapping) and isinstance(answer, Mapping) and "for" in recorded:  # completed when it was recorded
-        given = ("approved", "for", "where") if "where" in answer else ("approved", "for")  # a time is counted from each answer
-        return all(recorded.get(name) == answer.get(name) for name in given)
+        names = ("approved", "for", "where") if "where" in answer else ("approved", "for")  # a time is counted from each answer
+        return all(recorded.get(name) == answer.get(name) for name in names)
     return bool(recorded == answer) and isinstance(recorded, bool) == isinstance(answer, bool)
 
 
@@ -161,5 +170,4 @@ async def _check_changed_arguments(scope: Scope, asked: Asked, answer: Any) -> N
     except BadArguments as problem:
         why = str(problem)
     if why:
-        told = notice("answer.bad_arguments", "the changed arguments were not accepted: {why}", why=why)
-        raise InvalidState(told)
+        raise InvalidState.of("answer.bad_arguments", "the changed arguments were not accepted: {why}", why=why)

@@ -43,20 +43,22 @@ async def recognise(
     first = next((one for one in messages if one.role == "user"), None)
     if not open_places or first is None:
         return Recognised(messages)
-    cards = await journal.runs(agent=agent, user=user, limit=_LOOKED_THROUGH)
-    title = title_of(first)
-    for card in [one for one in cards if one.title == title and not one.parent][:_LOADED]:
-        state, spoken = await load(journal, card.run_id), _spoken(await read_run(journal, card.run_id))
-        found = {place: _find(sent[place], messages[place], state, spoken) for place in open_places}
-        known = {place: one for place, one in found.items() if one is not None}
-        for place, one in known.items():
-            messages[place] = one
-        if known and not taint:
-            taint = str((state.custom.get(FLOW) or {}).get("source", ""))
-        open_places = [place for place in open_places if place not in known]
+    for run_id in await _runs_titled(title_of(first), journal, agent, user):
+        state, spoken = await load(journal, run_id), _spoken(await read_run(journal, run_id))
+        for place in tuple(open_places):
+            if (known := _find(sent[place], messages[place], state, spoken)) is not None:
+                messages[place] = known
+                open_places.remove(place)
+                taint = taint or str((state.custom.get(FLOW) or {}).get("source", ""))
         if not open_places:
             break
     return Recognised(messages, taint)
+
+
+async def _runs_titled(title: str, journal: Journal, agent: str, user: str) -> list[str]:
+    """Return the last runs of an agent and user that began with this title, the newest first."""
+    cards = await journal.runs(agent=agent, user=user, limit=_LOOKED_THROUGH)
+    return [card.run_id for card in cards if card.title == title and not card.parent][:_LOADED]
 
 
 def _find(sent: Message, message: Message, state: State, spoken: Sequence[str]) -> Message | None:
@@ -74,7 +76,7 @@ def _find(sent: Message, message: Message, state: State, spoken: Sequence[str]) 
 
 
 def _spoken(facts: Iterable[Event]) -> list[str]:
-    """Return what a run has said to its user, in order: replies, questions and its output."""
+    """Return the words of a run to its user, in order: replies, questions and its output."""
     said = list[str]()
     for fact in facts:
         match fact.body:

@@ -43,7 +43,7 @@ def _note(run_id: str, seq: int) -> Custom:
 
 
 async def _news(journal: Journal, run_id: str, seq: int) -> list[Fact]:
-    """Return what a run has done since that fact, as a message. One that is at work is asked about in a later turn."""
+    """Return a message about the work of a run since that fact. One that is executed is asked about in a later turn."""
     cards = await journal.runs(run_id=run_id, limit=1)
     if not cards or cards[0].seq == seq or (cards[0].status in UNDER_WAY and cards[0].status != "waiting"):
         return []
@@ -56,8 +56,8 @@ async def _news(journal: Journal, run_id: str, seq: int) -> list[Fact]:
         return []
     source = EARLIER if FLOW in state.custom or any(one.untrusted for one in results) else ""
     said = Message("user", (Text(_describe(run_id, state, results, events), source=source),))
-    told = Interjected(said, state.agent, time.time(), id=LEFT + run_id)
-    return [told] if state.stop is not None else [told, _note(run_id, events[-1].seq)]
+    news = Interjected(said, state.agent, time.time(), id=LEFT + run_id)
+    return [news] if state.stop is not None else [news, _note(run_id, events[-1].seq)]
 
 
 def _describe(run_id: str, state: State, results: Sequence[ToolResult], events: Sequence[Event]) -> str:

@@ -96,7 +96,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
 
 
 def parent_of(scope: Scope, call_id: str, *, first: bool = False, seen: int | None = None) -> Parent:
-    """Return what a run and its call lend to a child."""
+    """Return the parent of a child: a run and a call, with the things that they lend."""
     state = scope.state
     return Parent(scope.run_id, call_id, scope.deps, state.user, first, sinks_of_children(scope), state.by, seen)
 

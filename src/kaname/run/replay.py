@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from itertools import groupby, takewhile, zip_longest
 from typing import Any, cast
@@ -133,21 +133,10 @@ class Replay:
 
 
 class _RecordedTool(ActionBase):
-    """Checks arguments as the real tool does, asks what it asked, and gives the recorded result.
+    """Checks arguments as the real tool does, asks what it asked, and gives the recorded result."""
 
-    `try_again`: records the further tries of a call, which limits count.
-    """
-
-    def __init__(
-        self,
-        tool: Action,
-        results: Mapping[str, ToolResult],
-        asked: Sequence[Asked],
-        really_run: bool,
-        try_again: Callable[[str], Awaitable[None]],
-    ) -> None:
-        self._tool, self._results, self._asked, self._really_run = tool, results, asked, really_run
-        self._try_again = try_again
+    def __init__(self, tool: Action, rerun: _Rerun, really_run: bool) -> None:
+        self._tool, self._rerun, self._really_run = tool, rerun, really_run
         self.name, self.description, self.parameters, self.effect = tool.name, tool.description, tool.parameters, tool.effect
         self.options = replace(options_of(tool), timeout=None, undo=None, reconcile=None, price=0.0)
         for name in _DECLARED:
@@ -162,13 +151,12 @@ class _RecordedTool(ActionBase):
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         if self._really_run and self.effect == "pure":
             return await self._tool.act(prepared, context)
-        for one in self._asked:
-            if one.call_id == context.call_id and one.key not in context.state.answers:
-                raise question_as(one.key, one)
-        if context.call_id not in self._results:
+        if (question := self._rerun.open_question(context.call_id, context.state)) is not None:
+            raise question_as(question.key, question)
+        if context.call_id not in self._rerun.results:
             raise ReplayDiverged.of("replay.no_call", "{name} was called, but the record has no such call", name=self.name)
-        await self._try_again(context.call_id)
-        return self._results[context.call_id]
+        await self._rerun.try_again(context.call_id)
+        return self._rerun.results[context.call_id]
 
 
 async def replay(
@@ -181,31 +169,23 @@ async def replay(
             which does not say which of the tools were theirs.
     """
     events = await read_run(journal, run_id)
-    first = events[0].body
-    then = first.recipe if isinstance(first, Opened) else {}
+    first = events[0].body if isinstance(events[0].body, Opened) else Opened()
+    then, now = first.recipe, describe(recipe)
     if servers is not None and (rerun_pure_tools or "served" not in then):
         await servers.start()
     served = {} if servers is None else _server_tools(then)
     unstarted = [name for name, (of, _) in served.items() if name not in recipe.tools and servers.names(*of)]
-    now = describe(recipe)
-    base = first.base if isinstance(first, Opened) else None
-    state = await load(journal, *base) if base else State()
+    state = await load(journal, *first.base) if first.base else State()
     state.seq = 0
-    stand_ins = {**recipe.tools, **{name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}}
-    offline = recipe.with_changes(tools=stand_ins) if unstarted else recipe
-    again = await _run_again(for_run(offline, state, _opening(events), {}), state, events, rerun_pure_tools, deps)
-    unknown = {*unstarted, *[name for name, one in recipe.tools.items() if unstarted and _lists_tools(one)]}
-    changes, others = tuple(_changes(then, now, unknown)), {**now, "model": then.get("model"), "models": then.get("models")}
-    difference = _first_difference(events, again, blind=bool(unstarted))
-    if difference is None and unstarted and [*_changes(then, others, unknown)]:
-        fact = next((e.seq for e in events if isinstance(e.body, ModelReplied)), 0)
-        difference = Difference(fact, "", "", prompt=True)
+    stand_ins = {name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}
+    offline = recipe.with_changes(tools={**recipe.tools, **stand_ins}) if unstarted else recipe
+    again = await _Rerun(for_run(offline, state, _opening(events), {}), state, events, rerun_pure_tools, deps).facts()
+    changes, difference = tuple(_changes(then, now, unstarted, recipe)), _first_difference(events, again, blind=bool(unstarted))
+    if difference is None and unstarted:
+        others = {**now, "model": then.get("model"), "models": then.get("models")}
+        if any(_changes(then, others, unstarted, recipe)):
+            difference = Difference(next((e.seq for e in events if isinstance(e.body, ModelReplied)), 0), "", "", prompt=True)
     return Replay(run_id, difference, changes)
-
-
-def _lists_tools(tool: Action) -> bool:
-    """Return True if the description of a tool says which tools there are: without the servers, it is not known."""
-    return options_of(tool).loads_tools
 
 
 def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str], Sequence[Any]]]:
@@ -218,60 +198,73 @@ def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str]
     return {name: ((one[0], one[1]), one[2:4]) for name, one in told.items()}
 
 
-async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
-    events = list(_without_gaps(events))
-    results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
-    asked = [e.body for e in events if isinstance(e.body, Asked)]
-    model = ReplayModel(_as_given(events, state.replied))
+class _Rerun:
+    """The run once more: the same loop and policies, with the recorded replies and results in place of model and tools."""
 
-    def offline(one: Recipe) -> Recipe:
-        tools = {name: _RecordedTool(tool, results, asked, really_run, try_again) for name, tool in one.tools.items()}
-        for name in getattr(one.tools, "hidden", ()):
+    def __init__(self, recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> None:
+        self.events, self._really_run = list(_without_gaps(events)), really_run
+        self.results = {e.body.result.call_id: e.body.result for e in self.events if isinstance(e.body, ToolFinished)}
+        self._asked = [e.body for e in self.events if isinstance(e.body, Asked)]
+        self._started = list(_starts(self.events))
+        self._model = ReplayModel(_as_given(self.events, state.replied))
+        self._decided, self._begun = list[Event](), Counter[str]()
+        self._clock, self._journal = _Clock(self.events, self._decided), MemoryJournal()
+        self._scope = scope = Scope(
+            events[0].run_id, self._offline(recipe), self._journal, epoch=0, state=state, sinks=[self._count], clock=self._clock
+        )
+        scope.deps, scope.guarded, scope.recalled = deps, with_flow, _brought_in(self.events, state.replied)
+
+    def _offline(self, recipe: Recipe) -> Recipe:
+        tools = {name: _RecordedTool(tool, self, self._really_run) for name, tool in recipe.tools.items()}
+        for name in getattr(recipe.tools, "hidden", ()):
             tools[name].options = replace(tools[name].options, listed=False)
-        policies = [one for policy in one.policies for one in _in_replay(policy, events)]
-        team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
-        return one.with_changes(model=model, tools=tools, policies=tuple(policies), team=team)
+        policies = [one for policy in recipe.policies for one in _in_replay(policy, self.events)]
+        team = {name: self._offline(member.with_changes(team={})) for name, member in recipe.team.items()}
+        return recipe.with_changes(model=self._model, tools=tools, policies=tuple(policies), team=team)
 
-    journal, run = MemoryJournal(), events[0].run_id
-    decided: list[Event] = []
-    clock = _Clock(events, decided)
-
-    started = list(_starts(events))
-    begun: Counter[str] = Counter()
-
-    def count(event: Event) -> None:
+    def _count(self, event: Event) -> None:
         if _is_decision(event.body):
-            decided.append(event)
+            self._decided.append(event)
         if isinstance(event.body, ToolStarted):
-            begun[event.body.call.id] += 1
+            self._begun[event.body.call.id] += 1
 
-    async def try_again(call_id: str) -> None:
-        tries = [one for one in started if one.call.id == call_id][begun[call_id] :]
+    def open_question(self, call_id: str, state: State) -> Asked | None:
+        """Return a question that the tool asked in this call and that is not answered yet."""
+        return next((one for one in self._asked if one.call_id == call_id and one.key not in state.answers), None)
+
+    async def try_again(self, call_id: str) -> None:
+        """Record the further tries of a call, which limits count."""
+        tries = [one for one in self._started if one.call.id == call_id][self._begun[call_id] :]
         if tries:
-            await scope.record(*tries)
+            await self._scope.record(*tries)
 
-    scope = Scope(run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=clock)
-    scope.deps, scope.guarded = deps, with_flow
-    scope.recalled = _brought_in(events, state.replied)
-    first = events[0].body
-    if isinstance(first, Opened) and first.base is not None:
-        await journal.claim(first.base[0])  # what it goes on from is in the state already
-    before = state.replied
-    for stage in _stages(events):
-        scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
-        clock.outside = stage.time
-        if stage.stopped is not None and scope.state.stop is None:
+    async def facts(self) -> list[Event]:
+        """Run to the end of the record, and return the facts."""
+        scope, first, before = self._scope, self.events[0].body, self._scope.state.replied
+        if isinstance(first, Opened) and first.base is not None:
+            await self._journal.claim(first.base[0])  # what it goes on from is in the state already
+        for stage in _stages(self.events):
+            await self._begin(stage)
+            while not scope.state.finished and (stage.upto is None or len(self._decided) < stage.upto):
+                scope.inbox += [] if scope.inbox else stage.heard.pop(scope.state.replied - before, [])
+                await advance(scope)
+                await scope.write_pending()
+        return [event async for event in self._journal.read(scope.run_id)]
+
+    async def _begin(self, stage: _Stage) -> None:
+        """Record what came from outside, at its time."""
+        scope, state = self._scope, self._scope.state
+        scope.epoch = (await self._journal.claim(scope.run_id, takeover=True)).epoch  # a stop has ended the lease before it
+        self._clock.outside = stage.time
+        if stage.stopped is not None and state.stop is None:
             await scope.record(stage.stopped)
-            scope.epoch = (await journal.claim(run, takeover=True)).epoch
+            scope.epoch = (await self._journal.claim(scope.run_id, takeover=True)).epoch
         await scope.record(*stage.inbox)
         scope.interrupted, state.interrupted = dict(state.started), list(state.started)  # those that a person was asked about
-        _charge_callers(scope, stage.inbox, results)
-        clock.outside, scope.failure = None, None
-        while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
-            scope.inbox += [] if scope.inbox else stage.heard.pop(scope.state.replied - before, [])
-            await advance(scope)
-            await scope.write_pending()
-    return [event async for event in journal.read(run)]
+        for call_id in [body.key.removeprefix(RESULT) for body in stage.inbox if isinstance(body, Answered)]:
+            if call_id in self.results:  # the caller ran the call itself, and has spent this on it
+                scope.view.charge(self.results[call_id].usage, call_id)
+        self._clock.outside, scope.failure = None, None
 
 
 def _in_replay(policy: Policy, events: Sequence[Event]) -> Iterator[Policy]:
@@ -295,13 +288,6 @@ def _starts(events: Sequence[Event]) -> Iterator[ToolStarted]:
             at_work[body.call.id] = body.call.name
             if interrupted.pop(body.call.id, None) != body.call.name:
                 yield body
-
-
-def _charge_callers(scope: Scope, inbox: Sequence[Any], results: Mapping[str, ToolResult]) -> None:
-    """Charge what the caller spent on the calls that it ran itself."""
-    for call_id in [body.key.removeprefix(RESULT) for body in inbox if isinstance(body, Answered)]:
-        if call_id in results:
-            scope.view.charge(results[call_id].usage, call_id)
 
 
 class _Clock:
@@ -345,7 +331,7 @@ def _as_given(events: Sequence[Event], replied: int) -> Iterator[Event]:
 
 
 def _brought_in(events: Sequence[Event], replied: int) -> dict[tuple[str, int], Any]:
-    """Return what came from outside of the run, and the summaries, by the number of the reply before which each was used."""
+    """Return the values from outside of the run, and the summaries, by the number of the reply before which each was used."""
     found: dict[tuple[str, int], Any] = {}
     for body in [event.body for event in events]:
         replied += isinstance(body, ModelReplied)
@@ -433,7 +419,7 @@ def _without_unfinished(recorded: Sequence[Event], again: Sequence[Event]) -> It
 
 
 def _decisions(events: Sequence[Event], *, blind: bool) -> Iterator[tuple[int, str, str, str]]:
-    """Return what was decided, in order, each with the fingerprint of what was sent to the model, and as it is shown.
+    """Return the decisions in order, each with the fingerprint of the request that led to it, and as it is shown.
 
     What ran in parallel is put in the order of the calls, with a transfer among them."""
     kept = [event for event in events if _is_decision(event.body)]
@@ -470,8 +456,9 @@ def _ended_by_itself(events: Sequence[Event]) -> bool:
     return isinstance(last, Stopped) and last.decided
 
 
-def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unknown: Collection[str]) -> Iterator[str]:
-    """Yield what differs between two descriptions of an agent. `unknown`: tools that depend on unstarted servers."""
+def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collection[str], recipe: Recipe) -> Iterator[str]:
+    """Yield the differences between two descriptions of an agent. `unstarted`: the tools of servers that are not started."""
+    lists_others = [name for name, one in recipe.tools.items() if unstarted and options_of(one).loads_tools]
     if then.get("instructions", "") != now.get("instructions", ""):
         old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
         heads = notice("replay.then", "--- instructions then"), notice("replay.now", "+++ instructions now")
@@ -481,7 +468,7 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unknown: Collectio
     if _models(then, strip=True) != _models(now, strip=True):
         yield notice("replay.model", "the model was {then} and is now {now}", then=_models(then), now=_models(now))
     before, after = then.get("tools", {}), now.get("tools", {})
-    for name in sorted({*before, *after} - {*unknown}):
+    for name in sorted({*before, *after} - {*unstarted, *lists_others}):
         if before.get(name) != after.get(name):
             server = _server_tools(then).get(name, (("", ""), ()))[0][0]
             if name not in before:

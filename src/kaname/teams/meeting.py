@@ -106,7 +106,7 @@ class Meeting:
                 known.pop(event.run_id, None)  # of another session: nothing more is expected of it
 
     async def _speaker(self, run_id: str, known: dict[str, str | None]) -> str | None:
-        """Return whose message a run of this meeting, or the run it is in, answers; None for other runs."""
+        """Return the person whose message a run of this meeting, or the run it is in, answers; None for other runs."""
         if run_id not in known:
             cards = await self.journal.runs(run_id=run_id, limit=1)
             card = cards[0] if cards else RunInfo(run_id)

@@ -124,15 +124,8 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     if isinstance(given, Named):
         given = Team(tuple(given.members(agent)), background=given.background)
     agent.team = team = as_team(given, agent.name)
-    untyped = [one.name for one in team.members if strategy_info(one.recipe.strategy).output is None]
-    if team.transfer and untyped and strategy_info(agent.recipe.strategy).output is not None:
-        raise ConfigError.of(
-            "team.untyped",
-            "{name} returns a typed output, but {listed} could answer in its place without one: give them the same "
-            "output=…, or use Team(…, transfer=False)",
-            name=agent.name,
-            listed=", ".join(untyped),
-        )
+    if team.transfer:
+        _check_outputs(agent, team)
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
     if team.delegate and team.background and TASKS not in agent.tools:
@@ -142,6 +135,19 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     agent.recipe = agent.recipe.with_changes(team=Reachable(agent))
     if any(one.about.flow not in ("", "off") for member in team.members for one in member.recipe.policies):
         agent.recipe = with_flow(agent.recipe)  # what members read must not act through the head of the team either
+
+
+def _check_outputs(agent: Member, team: Team) -> None:
+    """Raise `ConfigError` if an agent has a typed output, and a member could answer in its place without one."""
+    untyped = [one.name for one in team.members if strategy_info(one.recipe.strategy).output is None]
+    if untyped and strategy_info(agent.recipe.strategy).output is not None:
+        raise ConfigError.of(
+            "team.untyped",
+            "{name} returns a typed output, but {listed} could answer in its place without one: give them the same "
+            "output=…, or use Team(…, transfer=False)",
+            name=agent.name,
+            listed=", ".join(untyped),
+        )
 
 
 def check_policies(recipe: Recipe) -> None:
@@ -234,7 +240,7 @@ class _Handing(Doing):
 
 
 def refused_handoff(to: str, path: Sequence[str], max_depth: int) -> str:
-    """Return why work that has gone along `path` is not handed over to that agent; nothing if it can be."""
+    """Return the reason for which work that has gone along `path` is not handed over to that agent; "" if it can be."""
     if to in path:
         told = " → ".join([*path, to])
         return notice(

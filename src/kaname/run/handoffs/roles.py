@@ -30,28 +30,31 @@ class Choice(NamedTuple):
 def choose(task: str, roles: Mapping[str, Role], needs: str = "") -> Choice:
     """Choose the agent that is allowed to do the task and whose role shares the most words with it; rare words
     count more. No model is asked."""
-    from ...tools.search.tokenize import query_terms, terms  # its patterns take a while to be made
-
     allowed = {name: role for name, role in roles.items() if not needs or needs in role.may}
     if not allowed:
         return Choice("", f"nobody may {needs}", {})
-    held = {name: set(terms(role.good_at)) for name, role in allowed.items()}
-    wanted = query_terms(task)
-    shared = {name: tuple([term for term in wanted if term in words]) for name, words in held.items()}
-    found_in = {term: sum([term in words for words in held.values()]) for term in wanted}
-    weight = {term: math.log(1 + len(held) / count) for term, count in found_in.items() if count}
-    scores = {name: sum([weight[term] for term in found]) for name, found in shared.items()}
+    shared, scores = _compare(task, allowed)
     best = max(scores, key=lambda name: scores[name])
-    may = f"it may {needs}" if needs else ""
+    equal = [name for name, score in scores.items() if score == scores[best]]
     if len(allowed) == 1 and needs:
         return Choice(best, f"nobody else may {needs}", shared)
     if not scores[best]:
         return Choice("", "the task fits nobody's role: say who", shared)
-    if list(scores.values()).count(scores[best]) > 1:
-        equal = [name for name, score in scores.items() if score == scores[best]]
+    if len(equal) > 1:
         return Choice("", f"the task fits {', '.join(equal)} alike: say who", shared)
     good = f"it is good at {', '.join(shared[best])}"
-    return Choice(best, "; ".join([part for part in (may, good) if part]), shared)
+    return Choice(best, f"it may {needs}; {good}" if needs else good, shared)
+
+
+def _compare(task: str, roles: Mapping[str, Role]) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
+    """Return the words that each role shares with the task, and the sum of their weights."""
+    from ...tools.search.tokenize import query_terms, terms  # its patterns take a while to be made
+
+    words, wanted = {name: set(terms(role.good_at)) for name, role in roles.items()}, query_terms(task)
+    shared = {name: tuple([term for term in wanted if term in own]) for name, own in words.items()}
+    counts = {term: sum([term in own for own in words.values()]) for term in wanted}
+    weight = {term: math.log(1 + len(words) / count) for term, count in counts.items() if count}
+    return shared, {name: sum([weight[term] for term in both]) for name, both in shared.items()}
 
 
 def check_roles(roles: Mapping[str, Role], names: list[str]) -> None:

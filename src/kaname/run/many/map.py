@@ -122,12 +122,12 @@ class Map(AsyncIterator[Mapped[OutputT]]):
 
     @property
     def working(self) -> int:
-        """Return how many runs are under way now."""
+        """Return the number of runs that are under way now."""
         return len(self._working)
 
     @property
     def batches(self) -> BatchStatus | None:
-        """Return how far the batches at work are; None without batch prices."""
+        """Return the progress of the batches at work; None without batch prices."""
         return None if self._batches is None else self._batches.status
 
     def __aiter__(self) -> Map[OutputT]:

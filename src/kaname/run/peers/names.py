@@ -111,7 +111,7 @@ def explain(function: Callable[..., Any], options: Iterable[str], owner: Any) ->
 
 
 def _ours(called: str, name: str, owner: Any) -> str:
-    """Return what a parameter is in kaname: a peer's name of it, or one of ours that belongs to the other call."""
+    """Return the parameter of kaname for a peer's name, or for one of ours that belongs to the other call."""
     here, there = ("Agent", "run") if called == "Agent" else ("run", "Agent")
     if name in PARAMETERS[here]:
         return PARAMETERS[here][name]
@@ -148,7 +148,7 @@ def raise_missing(held: object, name: str, result: type | None = None) -> NoRetu
 
 
 def _of_result(result: type | None, name: str) -> str | None:
-    """Return how the attribute is read from the result of a run, if a result has it, also under a peer's name."""
+    """Return the expression that reads the attribute from the result of a run, if a result has it, also under a peer's name."""
     if result is None or name.startswith("_"):
         return None
     return f"result.{name}" if hasattr(result, name) else ATTRIBUTES["Result"].get(name)
