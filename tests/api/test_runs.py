@@ -298,7 +298,7 @@ async def test_an_abort_while_it_waits_for_its_turn_in_the_session():
 async def test_two_readers_of_one_run_are_told():
     run = Agent(ScriptedModel(["word " * 50], pace=0.01), journal="memory").run("go")
     first = asyncio.create_task(chunks(run))
-    await until(run._work.journal.runs)
+    await until(run.journal.runs)
     with pytest.raises(InvalidState, match="only one task can read a stream"):
         await chunks(run)
     assert (await first)[-1]["kind"] == "completed"

@@ -118,23 +118,23 @@ def test_doctor_reads_a_large_journal_in_part_and_says_how_long_the_whole_takes(
     assert f"{path}: 30 runs, no damage found" in told
     monkeypatch.setattr(doctor, "_BYTES_A_SECOND", 1_000.0)
     given = doctor.argparse.Namespace(journal=path, agent=None, config=None, whole=True)
-    ((_, fine, found),) = doctor._journal(given)
+    ((_, fine, found),) = doctor.check_journal(given)
     assert fine is True
     assert "30 runs, no damage found" in found
     assert "takes about" in capsys.readouterr().err
     monkeypatch.setattr(doctor, "_FACTS", 10)
     given.whole = False
-    ((_, fine, found),) = doctor._journal(given)
+    ((_, fine, found),) = doctor.check_journal(given)
     assert fine is True
     assert "30 runs, no damage found in the newest 10 facts; check all with:" in found
     with closing(sqlite3.connect(path)) as file, file:
         places = [place for (place,) in file.execute("SELECT place FROM runs ORDER BY place")]
         change = "UPDATE facts SET agent = 'another' WHERE run = (SELECT run FROM runs WHERE place = ?)"
         file.execute(change, (places[0],))
-    assert doctor._journal(given)[0][1] is True, "the oldest run was not read"
+    assert doctor.check_journal(given)[0][1] is True, "the oldest run was not read"
     given.whole = True
-    assert doctor._journal(given)[0][1] is False
+    assert doctor.check_journal(given)[0][1] is False
     with closing(sqlite3.connect(path)) as file, file:
         file.execute(change, (places[-1],))
     given.whole = False
-    assert doctor._journal(given)[0][1] is False, "the newest was"
+    assert doctor.check_journal(given)[0][1] is False, "the newest was"

@@ -236,7 +236,7 @@ async def test_a_child_that_is_let_go_with_its_parent_keeps_its_limits():
     run = boss.run("go").start()
     for _ in range(3):
         before = len(calls)
-        await until(lambda: len(calls) > before or run._work.task.done())
+        await until(lambda: len(calls) > before or run.done())
         if (await run.let_go()).stop.kind != "released":
             break
         assert {card.status for card in await journal.runs()} == {"interrupted"}

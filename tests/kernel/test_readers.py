@@ -26,7 +26,7 @@ def reporting(*calls):
 
 async def shown_by(run):
     """What a reader has to see of a run's facts: of each its chunks, once, in their order."""
-    events = [event async for event in run._work.journal.read(run.run_id)]
+    events = [event async for event in run.journal.read(run.run_id)]
     return [(event.seq, chunk.type) for event in events for chunk in chunks_of(event)]
 
 
@@ -57,14 +57,14 @@ async def test_a_run_that_is_stopped_while_it_waits_for_a_reader_has_shown_every
     run = talking(turns=1, words=300).run("go")
     patient, attentive = run.subscribe(wait_for_me=True), run.subscribe()
     reading = asyncio.create_task(all_of(attentive))
-    waiting = asyncio.create_task(run._result())
-    await until(run._work.journal.runs)
+    waiting = asyncio.ensure_future(run)
+    await until(run.journal.runs)
     await asyncio.sleep(0.05)  # if it is short, less has been said
     run.abort() if how == "abort" else waiting.cancel()
     async with asyncio.timeout(60):
         await asyncio.gather(waiting, return_exceptions=True)
         chunks = await reading
-    events = [event async for event in run._work.journal.read(run.run_id)]
+    events = [event async for event in run.journal.read(run.run_id)]
     assert facts_of(chunks) == [event.seq for event in events]
     assert facts_of(await all_of(patient)) == [event.seq for event in events]
 
@@ -117,7 +117,7 @@ async def test_readers_that_come_at_any_moment_see_each_fact_once_and_its_text_b
     run = agent.run("go")
     reading = [asyncio.create_task(all_of(run.subscribe(0)))]
     run.detach()
-    while not run._work.task.done():
+    while not run.done():
         reading.append(asyncio.create_task(all_of(run.subscribe(0))))
         await asyncio.sleep(0.003)
     for chunks in await asyncio.gather(*reading):

@@ -124,7 +124,7 @@ async def test_a_reader_that_wants_the_run_to_wait_and_is_forgotten_lets_it_go_o
     await anext(reader)
     await asyncio.sleep(0.02)
     del reader
-    await until(run._work.task.done, freeing=True)
+    await until(run.done, freeing=True)
     assert (await run).output == "done"
 
 
@@ -178,7 +178,7 @@ async def test_a_thousand_readers_come_go_stall_and_come_back(tmp_path):
                 if not stay:
                     break  # and comes back, perhaps in the middle of a fact's chunks
             reader.close()
-            if run._work.task.done() and after == (await run).state.seq:
+            if run.done() and after == (await run).state.seq:
                 break
             await asyncio.sleep(chance.random() * 0.05)
         if list(dict.fromkeys(seen)) != list(range(1, after + 1)):

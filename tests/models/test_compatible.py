@@ -122,7 +122,7 @@ def test_keys_that_are_set_are_known_to_models_and_doctor(monkeypatch):
     monkeypatch.setenv("MISTRAL_API_KEY", "k")
     monkeypatch.setenv("MISTRAL_BASE_URL", "http://127.0.0.1:9/v1")
     assert ("mistral/NAME", "MISTRAL_API_KEY is set") in models.rows()
-    ((what, fine, told),) = doctor._keys(None)
+    ((what, fine, told),) = doctor.check_keys(None)
     assert (what, fine) == ("MISTRAL_API_KEY", False)
     assert told.startswith("http://127.0.0.1:9/v1/models: cannot be reached")
 

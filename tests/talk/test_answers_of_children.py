@@ -216,7 +216,7 @@ async def test_answer_reaches_a_task_that_is_still_at_work_when_it_is_given(jour
     go.set()
     key = f"{await until(journal, 'waiting', 'payer')}:approve:c1_0"
     await asyncio.wait_for(asked.wait(), SECONDS)
-    resuming = asyncio.ensure_future(agent.resume(ended.run_id, {key: "yes"})._result())
+    resuming = asyncio.ensure_future(agent.resume(ended.run_id, {key: "yes"}))
     asyncio.get_running_loop().call_later(0.1, rest.set)
     await asyncio.wait_for(resuming, SECONDS)
     await until(journal, "completed", "payer")
@@ -259,7 +259,7 @@ async def test_submitted_answer_to_the_task_of_an_ended_run_is_recorded_and_a_wo
 
 async def test_of_two_answers_at_once_to_the_task_of_an_ended_run_one_is_refused(journal):
     agent, ended, key = await in_background(journal, Approve("pay"))
-    both = [agent.resume(ended.run_id, {key: answer})._result() for answer in ("yes", "no")]
+    both = [agent.resume(ended.run_id, {key: answer}) for answer in ("yes", "no")]
     told = await asyncio.wait_for(asyncio.gather(*both, return_exceptions=True), SECONDS)
     assert [type(one) for one in told if isinstance(one, Exception)] == [InvalidState], told
     child = await until(journal, "completed", "payer")
@@ -287,7 +287,7 @@ async def test_answer_waits_for_the_task_of_an_ended_run_that_another_process_ex
 
     monkeypatch.setattr("kaname.run.opener._BUSY", SECONDS)
     journal.claim = watched
-    resuming = asyncio.ensure_future(agent.resume(ended.run_id, {key: "yes"})._result())
+    resuming = asyncio.ensure_future(agent.resume(ended.run_id, {key: "yes"}))
     await asyncio.wait_for(busy.wait(), SECONDS)
     assert not resuming.done(), "nothing is recorded yet"
     await journal.release(child, lease.epoch)

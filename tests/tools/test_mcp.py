@@ -245,7 +245,7 @@ async def test_over_http():
 
 async def test_a_cancelled_run_leaves_no_process():
     made = agent([call("slow", seconds=30), "x"], {"everyday": BARE})
-    task = asyncio.ensure_future(made.run("go").start()._result())
+    task = asyncio.ensure_future(made.run("go").start())
     server = made.servers.servers[0]
     while server.pid is None or not server.tools:
         await asyncio.sleep(0.05)

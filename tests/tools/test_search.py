@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel, SearchTool, call
 from kaname.tools.search.chunk import LARGEST, chunk_blocks, query_terms, terms
 from kaname.tools.search.embed import ServedEmbeddings
+from kaname.tools.search.index import Index
 from kaname.tools.search.rank import rank
 from kaname.tools.search.readers.base import Block, width
 from kaname.tools.search.readers.by_ending import read_blocks
@@ -74,8 +75,9 @@ def test_what_is_found_of_the_labelled_questions(library):
 
 def test_words_and_meaning_together_find_no_less_than_either_alone(library):
     """Of all questions and of those in each language: the right chunk in the first place, and among the first five and ten."""
-    index, hits = library._index, Counter()
-    rows = index._db.execute("SELECT c.id, f.path, c.heading || c.text FROM chunks c JOIN files f ON f.id = c.file").fetchall()
+    index, hits = Index(library.path), Counter()
+    with closing(sqlite3.connect(library.path)) as db:
+        rows = db.execute("SELECT c.id, f.path, c.heading || c.text FROM chunks c JOIN files f ON f.id = c.file").fetchall()
     for question in [one for one in QUESTIONS if one["kind"] != "none"]:
         asked, vector = question["question"], library.embed([question["question"]])[0]
         wanted = together(question["contains"])

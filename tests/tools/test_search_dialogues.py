@@ -97,7 +97,7 @@ def test_a_turn_is_found_by_the_words_of_the_turn_that_it_answers(tmp_path, pipe
     question = "Where are the spare keys?"
     scores, _ = pipeline.score(question, pipeline.embed([question])[0])
     first = sorted(scores, key=lambda number: -scores[number])[:2]
-    texts = [pipeline._index.around(number) for number in first]
+    texts = [Index(pipeline.path).around(number) for number in first]
     assert {one.text for number, around in zip(first, texts, strict=True) for one in around if one.id == number} == {
         "Nora: And where did you put the spare keys?",
         "Ivan: Under the third flower pot, as always.",
@@ -152,7 +152,7 @@ def found_in(pipeline, turns, question):
     pipeline.add_text("talk", "\n\n".join(turns))
     scores, _ = pipeline.score(question, pipeline.embed([question])[0])
     best = min(scores, key=lambda number: (-scores[number], number))
-    return next(one.text for one in pipeline._index.around(best) if one.id == best)
+    return next(one.text for one in Index(pipeline.path).around(best) if one.id == best)
 
 
 class WithNames(Topics):
@@ -200,7 +200,7 @@ def test_of_chunks_that_fit_equally_the_one_in_the_section_that_fits_comes_first
         pipeline.add(tmp_path / f"{name}.md")
     question = "breadcrumbs near pianos?"
     scores, _ = pipeline.score(question, pipeline.embed([question])[0])
-    ranked = [next(one for one in pipeline._index.around(number) if one.id == number) for number in rank(scores)]
+    ranked = [next(one for one in Index(pipeline.path).around(number) if one.id == number) for number in rank(scores)]
     bread = [Path(one.path).name for one in ranked if one.text.startswith("The bread")]
     assert bread == ["b.md", "a.md", "c.md"], "the text is the same in all of them"
     pipeline.close()
@@ -240,7 +240,8 @@ def test_a_chunk_is_raised_by_its_best_sentence(tmp_path):
     pipeline.add_text("other", "A bread, another bread, a clock, another clock and a goat.")
     pipeline.add_text("fitting", "Bread in the oven, bread on the board, bread under a cloth, and one clock.")
     assert [hit.source for hit in pipeline.search("breadcrumbs?")] == ["fitting", "mixed", "other"]
-    pipeline._index._db.execute("UPDATE chunks SET sentences = x''")
+    with closing(sqlite3.connect(pipeline.path)) as db, db:
+        db.execute("UPDATE chunks SET sentences = x''")
     assert [hit.source for hit in pipeline.search("breadcrumbs?")] == ["fitting", "other", "mixed"]
     pipeline.close()
 
@@ -261,7 +262,7 @@ def test_what_has_not_changed_in_a_file_is_not_embedded_again(tmp_path):
     assert embeddings.asked == 1
     embeddings.asked = 0
     vector = Topics().embed(["bread"])[0]
-    assert len(pipeline._index.by_sentence(vector, range(1, 30))) == len(parts)
+    assert len(Index(pipeline.path).by_sentence(vector, range(1, 30))) == len(parts)
     assert pipeline.search("breadcrumbs")[0].place == "line 7"
     pipeline.close()
 
@@ -282,12 +283,14 @@ def test_an_index_from_before_is_searched_and_brought_up_to_date_when_something_
     as_before(tmp_path / "index.db")
     pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
     assert [hit.source for hit in pipeline.search("bread")] == ["ship"]
-    assert len(pipeline._index.without_sentences(10)) == 1
+    assert len(Index(pipeline.path).without_sentences(10)) == 1
     (tmp_path / "new.txt").write_text("The goat is old.")
     pipeline.add(tmp_path / "new.txt")
-    assert pipeline._index.without_sentences(10) == []
+    assert Index(pipeline.path).without_sentences(10) == []
     vector = Topics().embed(["bread"])[0]
-    assert max(pipeline._index.by_sentence(vector, [1]).values()) == pytest.approx(0.924, abs=0.01)  # of (1, 1) with (0, 1)
+    assert max(Index(pipeline.path).by_sentence(vector, [1]).values()) == pytest.approx(
+        0.924, abs=0.01
+    )  # of (1, 1) with (0, 1)
     pipeline.close()
 
 

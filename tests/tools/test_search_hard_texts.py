@@ -23,6 +23,7 @@ from kaname.core.people.columns import wrap_line
 from kaname.tools.search import embed as embedding
 from kaname.tools.search import index_file as opening
 from kaname.tools.search.chunk import chunk_blocks
+from kaname.tools.search.index import Index
 from kaname.tools.search.readers.base import Block, Unreadable
 from kaname.tools.search.readers.by_ending import read_blocks
 from kaname.tools.search.readers.encoding import decode
@@ -49,9 +50,9 @@ def blocks(path: Path, content: str | bytes) -> list[tuple[str, str, str]]:
 def test_words_that_stand_nowhere_do_not_crowd_out_those_that_do(pipeline, folder, question):
     (folder / "codes.txt").write_text("\n\n".join([f"E-{2000 + number}: clean unit {number}. " * 8 for number in range(100)]))
     pipeline.add(folder)
-    found = pipeline._index.by_words(question, 5)
+    found = Index(pipeline.path).by_words(question, 5)
     best = max(found, key=lambda number: found[number])
-    assert ["E-2044" in one.text for one in pipeline._index.around(best) if one.id == best] == [True]
+    assert ["E-2044" in one.text for one in Index(pipeline.path).around(best) if one.id == best] == [True]
     assert found[best] > 0.5
     assert "E-2044" in pipeline.search(question, 1)[0].text
 
@@ -73,7 +74,7 @@ def test_words_that_stand_nowhere_do_not_crowd_out_those_that_do(pipeline, folde
 def test_words_of_every_alphabet_are_found_without_their_accents(pipeline, text, question):
     pipeline.add_text("note", text)
     assert {term for term in query_terms(question) if len(term) > 1} <= set(terms(text))
-    assert len(pipeline._index.by_words(question, 5)) == 1, "as the index stores them"
+    assert len(Index(pipeline.path).by_words(question, 5)) == 1, "as the index stores them"
 
 
 def test_an_index_of_an_older_reader_works_and_is_read_again(tmp_path, folder, capsys, monkeypatch):

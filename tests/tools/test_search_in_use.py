@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import tempfile
 import unicodedata
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -470,8 +471,9 @@ def test_an_index_of_an_older_kaname_opens_and_gets_what_is_new(tmp_path, form):
     db.close()
     pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
     pipeline.add_text("note", "cats")
-    plan = pipeline._index._db.execute("EXPLAIN QUERY PLAN SELECT id FROM chunks WHERE file = 1 AND number BETWEEN 1 AND 3")
-    assert "in_order" in str(plan.fetchall())
+    with closing(sqlite3.connect(pipeline.path)) as db:
+        plan = db.execute("EXPLAIN QUERY PLAN SELECT id FROM chunks WHERE file = 1 AND number BETWEEN 1 AND 3").fetchall()
+    assert "in_order" in str(plan)
     pipeline.close()
 
 
@@ -501,7 +503,7 @@ def test_words_that_stand_everywhere_are_not_looked_up_one_by_one(pipeline, monk
     monkeypatch.setattr(index, "_MOST_PLACES", 10)
     for number in range(30):
         pipeline.add_text(f"note {number}", f"pump {'valve' if number == 7 else 'motor'} {number}")
-    assert pipeline._index.by_words("pump motor", 50) == {}
+    assert index.Index(pipeline.path).by_words("pump motor", 50) == {}
     assert pipeline.search("pump valve")[0].source == "note 7"
     assert len(pipeline.search("pump motor")) == 5
 

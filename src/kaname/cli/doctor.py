@@ -43,8 +43,8 @@ def main(args: argparse.Namespace) -> int:
     good = True
     logging.getLogger("kaname").setLevel(logging.ERROR)  # problems are printed below
     args.broken = False
-    for look in (_python, _config, _journal, _model, _keys, _servers, _space):
-        if args.broken and look in (_journal, _model, _servers):
+    for look in (_python, _config, check_journal, _model, check_keys, _servers, _space):
+        if args.broken and look in (check_journal, _model, _servers):
             continue  # these checks need a correct file
         for what, fine, told in look(args):
             good = good and fine is not False
@@ -89,7 +89,7 @@ def _announce(path: Path) -> None:
         Screen().tell(message, f"ジャーナル全体 ({size / 1e6:.0f} MB) を調べています。約 {expected:.0f} 秒かかります")
 
 
-def _journal(args: argparse.Namespace) -> list[Finding]:
+def check_journal(args: argparse.Namespace) -> list[Finding]:
     async def look() -> str:
         place = journal_place(args)
         journal = choose(place)
@@ -150,7 +150,7 @@ def _model(args: argparse.Namespace) -> list[Finding]:
     return [*found, (what, False, none)]
 
 
-def _keys(args: argparse.Namespace) -> list[Finding]:
+def check_keys(args: argparse.Namespace) -> list[Finding]:
     """Try every key that is set, with a request for the list of models, which costs nothing."""
     found: list[Finding] = []
     for key, base, usual in (

@@ -261,6 +261,15 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         """Wait until the run is not executed any more, however it ended. Cancelling the wait does not stop the run."""
         await asyncio.wait([self._work.start()])
 
+    @property
+    def journal(self) -> Journal:
+        """The journal that records it."""
+        return self._work.journal
+
+    def done(self) -> bool:
+        """Return True if it was started and is not executed any more, however it ended."""
+        return self._work.task is not None and self._work.task.done()
+
     def over(self, then: Callable[[], None]) -> None:
         """Call `then` when it is not executed any more."""
         self._work.start().add_done_callback(lambda _: then())
