@@ -14,7 +14,7 @@ COMPLEX, LONG = 15, 40
 PORTS = ("ModelBase", "ActionBase", "ContextBase", "SinkBase", "StrategyBase", "StopRuleBase")
 """Classes whose members are all optional: a part that lacks one gets the default."""
 
-_PRIVATE = re.compile(r"(?<!self)(?<!cls)(?<!\bos)(?<!\bsys)\._[a-z]|\bimport (?:\w+, )*_[a-z]")
+_PRIVATE = re.compile(r"(?<!self)(?<!cls)(?<!\bos)(?<!\bsys)\._(?!replace\()[a-z]|\bimport (?:\w+, )*_[a-z]")
 _MODULE_OF_PRIVATE = re.compile(r"[\"']kaname(?:\.\w+)*\._[a-z]")
 _SENTENCE_END = re.compile(r"[.!?？！].*。|。.*[.!?？！]", re.DOTALL)
 _VAGUE = re.compile(r"Returns? (?:what|why|how|who|whose|which|where|when)\b")
@@ -217,7 +217,8 @@ def participle_names() -> Iterator[str]:
 
 
 def private_in_tests() -> Iterator[str]:
-    """Yield the lines of tests that use a private name (`x._name`, `import _name`), but not of `self`, `cls`, `os`, `sys`."""
+    """Yield the lines of tests that use a private name (`x._name`, `import _name`), but not of `self`, `cls`, `os`, `sys`, nor
+    the public `_replace` of named tuples."""
     for path in sorted(TESTS.rglob("*.py")):
         if path.name != "test_house.py":
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -2,6 +2,8 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -446,7 +448,8 @@ def test_a_memory_that_names_its_speaker_is_found_with_what_was_said_before(tmp_
 def test_memories_from_before_are_brought_up_to_date_as_others_are_added(tmp_path):
     store = Memories(tmp_path / "m.db", "rosa", Letters())
     store.add("The first sentence is about the boat in the harbour. The second one is about the bread of the baker.")
-    store._db.execute("UPDATE chunks SET sentences = NULL")
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute("UPDATE chunks SET sentences = NULL")
     store.add("Another one.")
     assert store.without_sentences(5) == []
     assert len(store.by_sentence(numpy.ones(64), [1, 2])) == 1

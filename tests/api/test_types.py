@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.properties import nightly
+
 HERE = Path(__file__).parent
 GOOD, BAD = HERE / "typed_program.py", HERE / "typed_mistakes.py"
-CHECKERS = ("mypy", "pyright")
+CHECKERS = ("mypy", *nightly("pyright"))
 
 
 def check(checker, path):

@@ -83,6 +83,7 @@ class Summary:
         return ModelReply(assistant("They spoke of boxes."), usage=Usage(10, 5))
 
 
+@pytest.mark.nightly
 @pytest.mark.requirement("D3")
 async def test_two_thousand_messages_are_bounded_valid_and_still_known(tmp_path):
     """20 facts planted in a conversation of 2,000 messages: no request grows, no pair is torn, each fact can be looked up."""

@@ -214,7 +214,7 @@ async def test_a_blocked_question_stays_out_until_it_is_let_in(again):
     model = Seen()
     agent = Agent(model, policies=[Guardrails(input_checks=[check])], journal="memory")
     first = await agent.run(SAID, session_id="s")
-    agent.recipe.policies[1]._verdicts.clear()  # as in another process
+    agent = Agent(model, policies=[Guardrails(input_checks=[check])], journal=agent.journal)  # as another process
     judging.set()
     task = asyncio.ensure_future(agent.resume(first.run_id))
     if again == "cancelled":

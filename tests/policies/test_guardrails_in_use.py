@@ -593,7 +593,7 @@ async def test_a_check_that_fails_for_an_earlier_question_does_not_hide_it():
     model = ScriptedModel(["one", "two"])
     agent = Agent(model, policies=[Guardrails(input_checks=[check])], journal=MemoryJournal())
     await agent.run("first", session_id="s")
-    agent.recipe.policies[1]._verdicts.clear()  # as in another process
+    agent = Agent(model, policies=[Guardrails(input_checks=[check])], journal=agent.journal)  # as another process
     fails = True
     assert (await agent.run("second", session_id="s")).stop.kind == "blocked"
 

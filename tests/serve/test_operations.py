@@ -52,6 +52,7 @@ def test_ending_server_parks_its_runs_and_the_next_goes_on_with_them(tmp_path):
         assert next(one for one in rest if one["event"] == "message")["data"]["data"]["content"] == "word " * 400
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 async def test_server_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(tmp_path):
     told = await killing(tmp_path, kills=4, runs=12, pace=0.2)
@@ -76,6 +77,7 @@ def test_run_of_a_server_that_died_is_taken_up_and_followed_at_another(tmp_path)
     assert len((tmp_path / "ledger.txt").read_text().split()) == 3
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_metrics_of_several_workers_say_whose_they_are(tmp_path):
     with serving(tmp_path, "--workers", "2") as served:

@@ -256,6 +256,7 @@ async def test_a_cancelled_run_leaves_no_process():
     assert not alive(pid)
 
 
+@pytest.mark.nightly
 def test_many_rounds_leave_nothing():
     """Connect and disconnect: no process, no open file, no warning."""
 

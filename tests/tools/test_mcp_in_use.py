@@ -254,7 +254,7 @@ async def test_a_slow_starter_comes_back_after_a_death():
     entry = {"command": sys.executable, "args": ["-c", code, "once"], "timeout": 1.0}
     async with agent([call("t", n=1), call("t", n=2), "x"], {"s": entry}) as made:
         await made.tools["t"].act({}, _context())
-        while made.servers.servers[0]._live is not None:
+        while made.servers.servers[0].connected:
             await asyncio.sleep(0.05)
         result = await made.tools["t"].act({"n": 2}, _context())
         assert result.output == 'ok {"n": 2}'
@@ -326,7 +326,7 @@ async def test_nothing_starts_after_the_end(tmp_path):
 async def test_closed_in_the_middle_of_a_call_it_does_not_claim_to_know():
     made = agent([call("t"), "x"], {"s": raw("hang")})
     run = made.run("go").start()
-    while made.servers.servers[0]._calls == 0:
+    while made.servers.servers[0].calls_under_way == 0:
         await asyncio.sleep(0.02)
     await made.close()
     ((_, error),) = told((await run).state.results.values())
@@ -553,6 +553,7 @@ def in_terminal(tmp_path, script, servers, feed):
 BOOK = [{"calls": [{"name": "book"}]}, "fin"]
 
 
+@pytest.mark.nightly
 def test_a_form_in_the_terminal(tmp_path):
     feed = [("Date (as", "2026-01-01\r"), ("Seats", "many\r"), ("a whole number", "2\r"), ("Window [y/n], Enter for no", "\r")]
     code, shown = in_terminal(tmp_path, BOOK, {"form": _FORM}, [*feed, ("Enter for fish", "\r")])
@@ -633,7 +634,7 @@ async def test_a_server_that_ends_when_it_is_asked_for_its_protocol_is_started_t
         assert made.servers.problems == {}
         (server,) = made.servers.servers
         os.kill(server.pid, signal.SIGKILL)
-        while server._live is not None:
+        while server.connected:
             await asyncio.sleep(0.01)
         assert told(await answers(made))[-1] == ("t", "ok {}")
     if mode == "fragile":

@@ -33,6 +33,7 @@ async def used(script, server, **more):
         return agent, list(result.state.results.values())
 
 
+@pytest.mark.nightly
 async def test_everything():
     async def elicit(server, question, schema):
         return None
@@ -45,6 +46,7 @@ async def test_everything():
     assert len(agent.available_tools) >= 10
 
 
+@pytest.mark.nightly
 async def test_the_filesystem(tmp_path):
     (tmp_path / "note.txt").write_text("要")
     script = [[call("read_text_file", path=str(tmp_path / "note.txt")), call("read_text_file", path="/etc/hostname")], "ok"]

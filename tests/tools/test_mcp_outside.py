@@ -38,12 +38,12 @@ class OldServer:
         self.silent, self.writers, self.to_get = silent, [], 405
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+        self.listening = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self.listening.sockets[0].getsockname()[1]}/mcp"
         return self
 
     async def __aexit__(self, *_):
-        self._server.close()
+        self.listening.close()
 
     async def _serve(self, reader, writer):
         self.writers.append(writer)
@@ -144,8 +144,7 @@ async def test_too_large_answer_fails_that_call_only(monkeypatch):
     script = [[call("t", large=True), call("t", slow=True)], "ok"]
     async with OldServer(large=20_000_000) as server, agent(script, {"old": {"url": server.url}}) as made:
         large, slow = await answers(made)
-        live = made.servers.servers[0]._live
-        assert live is not None
+        assert made.servers.servers[0].connected
     assert "whether the call took effect is not known" in large.error
     assert slow.output == "fine"
 
@@ -165,7 +164,7 @@ async def test_large_answer_of_an_older_server_is_taken():
 
 async def test_call_that_nobody_took_was_not_sent():
     async with OldServer() as server, agent([call("t", n=1), "ok"], {"old": {"url": server.url, "start_timeout": 3}}) as made:
-        server._server.close()
+        server.listening.close()
         for writer in server.writers:
             writer.transport.abort()
         await asyncio.sleep(0.1)

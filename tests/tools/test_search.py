@@ -61,6 +61,7 @@ def found(pipeline, question, top_k=5):
     )
 
 
+@pytest.mark.nightly
 def test_what_is_found_of_the_labelled_questions(library):
     """The figures are in benchmarks/README.md; here is what must not get worse."""
     counted = Counter()

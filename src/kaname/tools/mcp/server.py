@@ -47,7 +47,7 @@ class McpServer:
         self._process: Any = None
         self._failures, self._started_at, self._not_before = 0, 0.0, 0.0
         self._died_of_the_probe = self._old_way = self._late = False
-        self._calls, self._closed, self._stale, self._looking = 0, False, False, False
+        self.calls_under_way, self._closed, self._stale, self._looking = 0, False, False, False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -74,6 +74,11 @@ class McpServer:
             "the tools of the server {name!r} are not available in this run: the server did not start",
             name=self.name,
         )
+
+    @property
+    def connected(self) -> bool:
+        """True while there is a connection to the server."""
+        return self._live is not None
 
     @property
     def due(self) -> bool:
@@ -209,7 +214,7 @@ class McpServer:
         if self._process is not None:
             self._process.kill()
         self._live, self._starting, self._process, self._tasks = None, None, None, set()
-        self._calls, self._looking = 0, False
+        self.calls_under_way, self._looking = 0, False
 
     async def close(self) -> None:
         self._closed = True
@@ -248,7 +253,7 @@ class McpServer:
         async def report_progress(done: float, total: float | None, message: str | None) -> None:
             await context.progress(message or (f"{done:g}/{total:g}" if total else f"{done:g}"))
 
-        self._calls += 1
+        self.calls_under_way += 1
         try:
             with nullcontext() if self._samples is None else self._samples.on_behalf_of(context):
                 async with self._clock.limit(self.entry.timeout):
@@ -257,8 +262,8 @@ class McpServer:
         except TimeoutError:
             return timeout_result(self.entry.timeout, in_doubt=not pure)
         finally:
-            self._calls -= 1
-            if self._calls == 0:  # no call is left that could use an answer
+            self.calls_under_way -= 1
+            if self.calls_under_way == 0:  # no call is left that could use an answer
                 self._questions.call_off()
 
     def _call_error(self, connection: McpConnection, tool: str, key: str, problem: BaseException) -> ToolResult:
