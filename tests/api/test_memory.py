@@ -513,6 +513,7 @@ def test_a_run_is_learnt_from_although_its_process_died(tmp_path):
     assert [one.text for one in memory.of("ken").all()] == ["I keep bees on the roof of the library."]
 
 
+@pytest.mark.nightly
 def test_learning_that_kills_its_process_is_given_up(tmp_path):
     script = (
         "import asyncio, os, signal, sys\n"

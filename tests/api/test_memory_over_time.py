@@ -21,6 +21,7 @@ def store(tmp_path):
     made.close()
 
 
+@pytest.mark.nightly
 def test_files_of_many_users_stay_few(tmp_path):
     """As many users as a machine has descriptors for files: each is remembered, also with 60 of them at the same time."""
     program = """

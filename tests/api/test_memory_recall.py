@@ -146,6 +146,7 @@ def test_recall_of_a_long_message_looks_up_its_first_and_last_sentences(tmp_path
     assert fact in told_of(memory, f"Who do I rent from? {talk}")
 
 
+@pytest.mark.nightly
 def test_recall_draws_no_more_off_topic_lines_the_more_there_is(tmp_path):
     said = [json.loads(line) for line in MEMORIES.read_text("utf-8").splitlines()]
     texts = [fact["text"] for one in said for fact in one["facts"]]

@@ -13,7 +13,13 @@ from tests.parts import SOURCE
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+LONG = ("12_", "13_", "15_")  # they start several processes
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.nightly] * path.name.startswith(LONG)) for path in EXAMPLES],
+)
 def test_example(path, tmp_path):
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
     environment["PYTHONWARNINGS"] = "error"

@@ -152,6 +152,7 @@ def without_words(program):
     return Blank().visit(ast.parse(program))
 
 
+@pytest.mark.nightly
 def test_tutorial_from_the_first_step_to_the_last(tmp_path):
     desk = follow("tutorial.md", tmp_path)
     try_the_first_steps(desk)

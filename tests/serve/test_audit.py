@@ -244,6 +244,7 @@ async def test_audit_has_what_is_deleted_at_the_terminal(tmp_path, monkeypatch, 
     assert (actor[:3], subject) == ("os:", f"run:{run}")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_audit_has_every_approval_once_however_often_the_server_is_killed(tmp_path):
     token, answered = "t" * 24, 0

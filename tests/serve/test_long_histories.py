@@ -8,9 +8,10 @@ import socket
 import pytest
 
 from tests.parts import wait_until
+from tests.properties import nightly
 from tests.serve.serving import Served, events
 
-LENGTHS = (300, 600, 2000)
+LENGTHS = (*nightly(300, 600), 2000)
 
 
 def said(length: int) -> list[dict[str, str]]:
@@ -65,6 +66,7 @@ def test_long_history_is_answered_as_a_stream(http, shape, more, end, length):
     assert end in http.post(path, json=body).text
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("length", LENGTHS)
 def test_long_history_is_answered_in_the_background(http, length):
     path, body = as_responses(length, background=True)
@@ -77,7 +79,7 @@ def test_long_history_is_answered_in_the_background(http, length):
         assert list(events(answer.iter_lines()))[-1]["data"]["data"]["kind"] == "completed"
 
 
-@pytest.mark.parametrize("length", [300, 2000])
+@pytest.mark.parametrize("length", [300, *nightly(2000)])
 def test_session_with_a_long_history_goes_on_in_the_other_protocols(http, length):
     """MCP, A2A and Responses begin their runs on the history of the session, which they do not send themselves."""
     session = f"long-{length}"
@@ -98,7 +100,7 @@ def test_session_with_a_long_history_goes_on_in_the_other_protocols(http, length
         assert "TASK_STATE_COMPLETED" in http.post("/a2a/desk", json=body, headers={"a2a-version": "1.0"}).text
 
 
-@pytest.mark.parametrize(("shape", "more", "end"), STREAMED)
+@pytest.mark.parametrize(("shape", "more", "end"), [*nightly(*STREAMED[:-1]), STREAMED[-1]])
 def test_run_of_a_client_that_never_reads_begins_and_completes(served, http, shape, more, end):
     path, body = shape(600, **more)
     before = {run["run_id"] for run in http.get("/api/runs", params={"limit": 1000}).json()["runs"]}

@@ -129,6 +129,7 @@ async def _never(message, response_type, params, context):
     raise AssertionError("the test answers itself")
 
 
+@pytest.mark.nightly
 async def test_question_is_answered_at_other_workers_than_those_that_asked(tmp_path):
     with serving(tmp_path, "--workers", "2") as served:
         asked = [await _asked(served) for _ in range(2)]

@@ -17,7 +17,7 @@ import pytest
 from .npm import SCRIPTS, packages
 
 __all__ = ["packages"]
-pytestmark = [pytest.mark.slow, pytest.mark.network]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.network]
 
 Told = Callable[[str, str], list[Any]]
 

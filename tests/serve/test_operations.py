@@ -147,6 +147,7 @@ async def test_journal_tells_a_process_that_died_from_one_that_released_its_run(
     await journal.close()
 
 
+@pytest.mark.nightly
 def test_runs_go_on_at_once_after_several_orderly_restarts(tmp_path):
     names = [f"run-{number}" for number in range(6)]
     with serving(tmp_path, KANAME_TEST_PACE="60") as served, client(served) as http:

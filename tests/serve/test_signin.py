@@ -413,6 +413,7 @@ def started(*command: str, **options: object) -> Iterator[str]:
             process.terminate()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_oidc_with_a_provider_that_others_wrote_and_several_workers(tmp_path, monkeypatch):
     """`oidc-provider-mock` from PyPI; the browser may come back to another worker, and a restart keeps the sign-in."""

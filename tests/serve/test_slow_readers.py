@@ -22,6 +22,7 @@ from kaname import Agent, ScriptedModel
 from kaname.serve import guard
 from kaname.serve.encoding import PIECE, Json, Shared, join_parts, pieces, share
 from tests.parts import wait_until
+from tests.properties import nightly
 from tests.serve.serving import Served, client, serving
 
 LARGE = "tests/serve/large.py:agents"
@@ -123,7 +124,7 @@ def test_client_that_reads_slowly_gets_everything(impatient, path):
 
 @linux
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["/api/runs/{run}", "/api/runs/{run}/events", "/api/runs/{run}/facts"])
+@pytest.mark.parametrize("path", ["/api/runs/{run}/events", *nightly("/api/runs/{run}", "/api/runs/{run}/facts")])
 def test_many_clients_that_do_not_read_share_one_copy(tmp_path, path):
     """A text of 2 MB, a hundred of them: each held more than 5 MB once."""
     (tmp_path / "go").touch()
