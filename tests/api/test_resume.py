@@ -16,6 +16,7 @@ from kaname import (
     ToolContext,
     call,
     max_steps,
+    per_tool,
     tool,
 )
 from kaname.cli.main import main
@@ -427,3 +428,27 @@ async def test_waiting_run_is_stopped_at_the_terminal(tmp_path, monkeypatch, cap
     assert await asyncio.to_thread(main, command) == 1
     assert "has already ended: cancelled" in capsys.readouterr().err
     await journal.close()
+
+
+async def test_replay_counts_a_call_that_a_stop_has_interrupted_before_the_stop():
+    begun = asyncio.Event()
+
+    @tool(effect="idempotent")
+    async def pay(yen: int) -> str:
+        """Pay."""
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        return "paid"
+
+    script = [call("pay", yen=1), call("pay", yen=2), "Paid twice."]
+    agent = Agent(ScriptedModel(script), [pay], stops=max_steps(20) | per_tool(1), journal=MemoryJournal())
+    run = agent.run("Pay twice.")
+    waiting = asyncio.ensure_future(run)
+    await begun.wait()
+    run.abort()
+    stopped = await waiting
+    assert stopped.stop.kind == "cancelled"
+    resumed = await agent.resume(stopped.run_id)
+    replay = await agent.replay(resumed.run_id)
+    assert replay.same, str(replay)

@@ -179,6 +179,19 @@ async def test_a_guardrail_that_blocks_a_message_ends_the_run_and_the_text_is_no
     assert "How much?" in [one.text for one in (await load(journal, run.run_id)).said], "the question itself was let in"
 
 
+async def test_a_run_that_a_blocked_message_ended_and_that_was_resumed_replays(journal):
+    working = Working(journal, policies=[Guardrails(blocked_patterns=["hunter2"])])
+    run = await working.begin()
+    await run.say("My password is hunter2")
+    working.go.set()
+    blocked = await asyncio.wait_for(run, SECONDS)
+    assert blocked.stop.kind == "blocked"
+    resumed = await working.agent.resume(run.run_id)
+    assert resumed.stop.kind == "completed"
+    replay = await working.agent.replay(run.run_id)
+    assert replay.same, str(replay)
+
+
 async def test_a_message_from_another_process_reaches_the_run(tmp_path):
     working = Working(SqliteJournal(tmp_path / "journal.db"))
     run = await working.begin()

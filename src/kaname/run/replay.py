@@ -249,6 +249,7 @@ class _Rerun:
                 scope.inbox += [] if scope.inbox else stage.heard.pop(scope.state.replied - before, [])
                 await advance(scope)
                 await scope.write_pending()
+            scope.inbox += [letter for letters in stage.heard.values() for letter in letters]  # what no reply has followed
         return [event async for event in self._journal.read(scope.run_id)]
 
     async def _begin(self, stage: _Stage) -> None:
@@ -257,7 +258,10 @@ class _Rerun:
         scope.epoch = (await self._journal.claim(scope.run_id, takeover=True)).epoch  # a stop has ended the lease before it
         self._clock.outside = stage.time
         if stage.stopped is not None and state.stop is None:
-            await scope.record(stage.stopped)
+            begun = [one for one in stage.begun if one.call.id in state.open and one.call.id not in state.results]
+            unread, scope.inbox = [one for one in scope.inbox if isinstance(one, Interjected)], []
+            await scope.record(*begun, *unread, stage.stopped)
+            self._begun.subtract([one.call.id for one in begun])  # running them again is the same start
             scope.epoch = (await self._journal.claim(scope.run_id, takeover=True)).epoch
         await scope.record(*stage.inbox)
         scope.interrupted, state.interrupted = dict(state.started), list(state.started)  # those that a person was asked about
@@ -345,10 +349,11 @@ def _brought_in(events: Sequence[Event], replied: int) -> dict[tuple[str, int], 
 @mutable
 class _Stage:
     """A stretch between two moments when the run stood still: what came from outside then, and where it was stopped from
-    outside after so many decisions in all, if it was."""
+    outside after so many decisions in all, if it was, with the calls that were under way at that moment."""
 
     stopped: Stopped | None
     inbox: list[Any]
+    begun: tuple[ToolStarted, ...] = ()
     time: float = 0.0  # when it came
     upto: int | None = None
     heard: dict[int, list[Interjected]] = field(factory=dict)  # what was said after so many replies of the run
@@ -361,17 +366,22 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
     stages = [_Stage(None, opening, events[max(0, len(opening) - 1)].time)]
     decided = sum([_is_decision(body) for body in opening])
     stopped: Stopped | None = None
+    at_work: dict[str, ToolStarted] = {}
     stood_still, replied = True, 0
     for event in events[len(opening) :]:
         body = event.body
         decided += _is_decision(body)
         replied += isinstance(body, ModelReplied)
         stages[-1].heard.setdefault(replied, []).extend([body] if isinstance(body, Interjected) else [])
+        if isinstance(body, ToolStarted):
+            at_work[body.call.id] = body
+        elif isinstance(body, ToolFinished):
+            at_work.pop(body.result.call_id, None)
         if isinstance(body, Stopped) and _is_outside(body):
             stopped, stages[-1].upto = body, decided
         came = _comes(body)
         if came and not stood_still:
-            stages.append(_Stage(stopped, []))
+            stages.append(_Stage(stopped, [], tuple(at_work.values())))
             stopped = None
         if came:
             stages[-1].inbox.append(body)
