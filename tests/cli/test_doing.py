@@ -66,8 +66,8 @@ async def test_loading_is_told_where_there_is_no_spinner_too(monkeypatch):
     monkeypatch.setenv("KANAME_LANG", "ja")
     screen = Screen(io.StringIO(), io.StringIO())
     guarded = Guardrails(blocked_patterns=["password"])
-    assert "モデル slow を読み込んでいます" in await doing(screen, Slow(), policies=[guarded])
-    assert "モデル slow を読み込んでいます …" in screen.err.getvalue()
+    assert "ローカルモデル slow を読み込んでいます" in await doing(screen, Slow(), policies=[guarded])
+    assert "ローカルモデル slow を読み込んでいます …" in screen.err.getvalue()
 
 
 def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 from kaname.cli.init import TEMPLATE
 from kaname.cli.main import main
+from kaname.models.local import weights
 from tests import warm
 from tests.parts import SOURCE
 
@@ -37,6 +38,11 @@ def test_template_is_valid_as_it_is_and_uncommented(all_of_it, language, tmp_pat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KANAME_LANG", language)
     monkeypatch.setenv("OPENAI_API_KEY", "x")
+    monkeypatch.setenv("KANAME_CACHE", str(tmp_path))  # a local model that was downloaded: it is not loaded here
+    (tmp_path / "models").mkdir()
+    with (tmp_path / "models" / weights.FILE).open("wb") as file:
+        file.write(b"GGUF")
+        file.truncate(weights.SIZE)
     (tmp_path / "mail.py").write_text(TOOLS)
     (tmp_path / "order.yaml").write_text("workflow: {steps: [{name: sure, ask: 'Order it?'}]}")
     assert main(["init"]) == 0

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kaname import Agent, Approve, PostgresJournal, ScriptedModel, SqliteJournal, call, tool
+from kaname.agent.conversation import Conversation
 from kaname.core.errors import AgentError, JournalUnreachable
 from kaname.core.events import Answered
 from tests.work.test_workers import Working, ended
@@ -99,15 +100,16 @@ async def test_run_is_released_when_its_beginning_fails_after_it_was_recorded(jo
     if how == "resumed":
         result = await agent.run("pay", run_id=run_id)
 
-    def begin(scope):
+    def begin(conversation, scope):
         raise JournalUnreachable("the server is away")
 
-    monkeypatch.setattr(agent._conversation, "begin", begin)
-    with pytest.raises(JournalUnreachable):
-        if how == "new":
-            await agent.run("pay", run_id=run_id)
-        else:
-            await agent.resume(run_id, dict.fromkeys(result.questions, "yes"))
+    monkeypatch.setattr(Conversation, "begin", begin)
+    async with agent:
+        with pytest.raises(JournalUnreachable):
+            if how == "new":
+                await agent.run("pay", run_id=run_id)
+            else:
+                await agent.resume(run_id, dict.fromkeys(result.questions, "yes"))
     monkeypatch.undo()
     async with asyncio.timeout(60):
         while (await journal.runs(run_id=run_id))[0].status == "running":
