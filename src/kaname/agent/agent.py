@@ -392,7 +392,7 @@ class Agent(Generic[OutputT]):
         return run_blocking(lambda: self.resume(run_id, answers, **options), self.close)
 
     async def result(self, run_id: str) -> Result[OutputT]:
-        """Return what the journal knows of a run, without executing it. While a process does, `stop.kind` is `running`.
+        """Read the result of a run from its journal. While a process executes the run, `stop.kind` is `running`.
 
         Raises `RunNotFound`.
         """

@@ -99,7 +99,10 @@ def _apply_options(made: Agent, args: argparse.Namespace, screen: Screen, thinks
 
 
 def origin_of_program(place: str, made: Any) -> dict[str, Any]:
-    """Return what the runs of a program remember. One agent of a list cannot be named, so its runs cannot be resumed by it."""
+    """Return the origin that the runs of a program record.
+
+    An agent in a list cannot be named, so the command line cannot resume its runs.
+    """
     named = {} if isinstance(made, list | tuple) else {"agent": _program_place(place, Path.cwd())}
     return {"program": place, "folder": str(Path.cwd()), **named}
 

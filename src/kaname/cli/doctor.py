@@ -117,7 +117,7 @@ def check_journal(args: argparse.Namespace) -> list[Finding]:
 
 
 async def _facts(journal: Journal, most: int) -> int:
-    """Return how many facts the journal has, counted up to `most`."""
+    """Return the number of facts in the journal, counted up to `most`."""
     found = before = 0
     while found < most and (cards := await journal.runs(before=before, limit=500)):
         found, before = found + sum([card.seq for card in cards]), cards[-1].place

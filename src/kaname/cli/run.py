@@ -167,7 +167,7 @@ def _last_line(result: Result, show: Show, where: str) -> str:
 
 
 def _advice(result: Result) -> list[str]:
-    """Return what was not done, and what the user can do, apart from resuming the run."""
+    """Return lines with the calls that were not made, and advice for the user other than resuming the run."""
     if (partial := result.partial) is None or result.stop.kind == "waiting":
         return []
     names = ", ".join(dict.fromkeys([deed.tool for deed in partial.not_done]))
@@ -187,7 +187,7 @@ def _has_ended_for_good(agent: Agent, result: Result) -> bool:
 
 
 def _ended_line(result: Result, show: Show, where: str) -> str:
-    """Return why the run has ended, and the command to fork it from before that."""
+    """Return a line that says that the run has ended, with the command to fork it from before the end."""
     command = f"{this_command()} runs fork {result.run_id} --at FACT{where}"
     again = (
         say(

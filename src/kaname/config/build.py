@@ -207,7 +207,7 @@ class Config:
 
     @property
     def keep(self) -> Keep | None:
-        """Return how long runs are kept, or None if the files do not say."""
+        """Return the retention of runs, or None if the files do not set one."""
         own = {name: mapping(agent).get("keep") for name, agent in mapping(self.value.get("agents")).items()}
         kept = self.value.get("keep")
         return Keep.from_config(kept, own) if kept is not None or any(one is not None for one in own.values()) else None

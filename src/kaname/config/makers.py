@@ -51,7 +51,7 @@ class Making:
         return made if isinstance(made, list) else [] if made is None else [made]
 
     def attempt(self, make: Callable[[], Any], *where: str) -> Any:
-        """Return what a function makes, or None after reporting that it could not."""
+        """Return the result of a function, or report its error and return None."""
         try:
             return make()
         except (AgentError, TypeError) as problem:

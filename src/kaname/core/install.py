@@ -32,9 +32,9 @@ def install_command(extra: str) -> str:
 
 
 def _source() -> tuple[str, bool]:
-    """Return where this kaname was installed from, and True if it runs from there.
+    """Return the source of this installation of kaname, and True if it runs from there.
 
-    The first is a folder or an address, or "" for a registry.
+    The source is a folder or an address, or "" for a registry.
     """
     import json
     from importlib.metadata import PackageNotFoundError, distribution

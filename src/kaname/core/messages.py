@@ -438,5 +438,5 @@ def is_withheld(message: Message) -> bool:
 
 
 def reason_of(message: Message) -> str:
-    """Return why the message was blocked, if the placeholder says so."""
+    """Return the reason that the message was blocked, from its placeholder."""
     return message.text[len(_REMOVED) + 2 : -1]

@@ -26,7 +26,7 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 
 def environment(*prefixes: str, names: Iterable[str] = ()) -> dict[str, str]:
-    """Return what a child process needs of the environment, without keys: the usual names, these, and those with a prefix."""
+    """Return the environment for a child process, without keys: usual names, `names`, and those with one of the prefixes."""
     wanted = {*_PASSED_ON, *names}
     return {name: text for name, text in os.environ.items() if name in wanted or (prefixes and name.startswith(prefixes))}
 

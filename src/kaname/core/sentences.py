@@ -18,7 +18,7 @@ def _ends(also: str, wrapped: bool) -> re.Pattern[str]:
 
 
 def sentence_ends(text: str, start: int = 0, *, also: str = "", wrapped: bool = False) -> list[tuple[int, int]]:
-    """Return where sentences end, each with the place at which the next one begins.
+    """Return the ends of sentences, each with the index at which the next sentence begins.
 
     Args:
         text: The text.

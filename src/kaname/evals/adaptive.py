@@ -121,7 +121,7 @@ class AdaptiveAgent(Agent[OutputT]):
 
     @property
     def alternatives(self) -> tuple[Recipe, ...]:
-        """Return what it chooses between, beside its own recipe."""
+        """Return the recipes that it can choose in addition to its own."""
         return tuple([recipe for name, recipe in self._recipes.items() if name != DEFAULT])
 
     def _with_changes(self, name: str, changes: Mapping[str, Any]) -> Recipe:
@@ -135,7 +135,7 @@ class AdaptiveAgent(Agent[OutputT]):
         return made.with_changes(tools=ToolRegistry([self.tools[one] for one in tools])) if "tools" in changes else made
 
     async def standings(self) -> list[Standing]:
-        """Return what each alternative has achieved in the last runs, by kind of task."""
+        """Return the results of each alternative in the last runs, by kind of task."""
         trials = await self._read()
         return [one for kind in sorted({one.choice["kind"] for one in trials}) for one in self._standings(kind, trials)]
 

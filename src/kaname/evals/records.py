@@ -85,9 +85,9 @@ class Recording:
 
 
 def _read(events: Iterable[Event]) -> tuple[dict[str, Any], list[CaseAttempt], list[float]]:
-    """Return what the evaluation is, its attempts, and when it was complete with attempts that it did not have before.
+    """Return the header of an evaluation, its attempts, and the times at which it was complete with new attempts.
 
-    An attempt in place of one that ended in an error is nothing new.
+    An attempt that replaces one that ended in an error is not new.
     """
     header, attempts, completed = dict[str, Any](), list[CaseAttempt](), list[float]()
     failed, is_new = set[tuple[str, int, str]](), False
@@ -128,7 +128,7 @@ async def read_report(journal: Journal, job: str, *, ratings: bool = True) -> Ev
 
 
 async def _others_completed(journal: Journal, job: str, header: Mapping[str, Any]) -> list[list[float]]:
-    """Return when other evaluations of the same cases and the same version, made anew, were complete."""
+    """Return the times at which other evaluations of the same cases and version, made anew, were complete."""
     version = str(header.get("about", {}).get("version", ""))[:8]
     first = job[: job.rfind(f"-{version}") + len(version) + 1] if version and f"-{version}" in job else job
     cards = await journal.runs(agent=EVALUATION, starting=first, limit=1000)
@@ -137,7 +137,7 @@ async def _others_completed(journal: Journal, job: str, header: Mapping[str, Any
 
 
 async def read_rating(journal: Journal, run_id: str) -> str:
-    """Return how a person rated a run: "good", "bad" or ""."""
+    """Return a person's rating of a run: "good", "bad" or ""."""
     try:
         facts = [event.body for event in await read_run(journal, run_id)]  # its own: a session's earlier runs have ratings, too
     except RunNotFound:  # deleted since

@@ -92,7 +92,7 @@ class Talk:
                 return
 
     async def _ask(self, turn: int) -> str:
-        """Return what the person says next; "" if the conversation is over."""
+        """Return the person's next message; "" if the conversation is over."""
         heard = self.results[-1].text if self.results else _BEGIN
         given = MapInput(heard or "…", f"{self._key}.user{turn}", f"{self._session}.user", self._user_id)
         (result,) = await self._person.map([given], job=self._job)

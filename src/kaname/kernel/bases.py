@@ -214,7 +214,7 @@ class StrategyBase:
     about: StrategyInfo = StrategyInfo()
 
     def conclude(self, state: State, stop: Stop) -> Step:
-        """Return how the run ends at a limit: with `Conclude` or `Finish`."""
+        """Return the step that ends the run at a limit: `Conclude` or `Finish`."""
         return Finish(stop)
 
     def partial(self, state: State) -> Any:
@@ -245,7 +245,7 @@ class Bound:
     left: Callable[[State], float | None] | None = None
 
     def dollars_left(self, state: State) -> float | None:
-        """Return how many US dollars a limit on money still allows; None if that is unknown, or this is no such limit."""
+        """Return the US dollars that a limit on money still allows; None if that is unknown, or this is not such a limit."""
         if self.left is not None:
             return self.left(state)
         spent = state.spent.usage.ceiling
@@ -329,19 +329,19 @@ def optional(part: Any, base: type, name: str) -> Any:
 
 
 def options_of(tool: Any) -> ToolOptions:
-    """Return what a tool declares. No tool declares nothing."""
+    """Return the options that a tool declares. If `tool` is None, they are the defaults."""
     options: ToolOptions = getattr(tool, "options", NO_OPTIONS)
     return options
 
 
 def strategy_info(strategy: Any) -> StrategyInfo:
-    """Return what a strategy says of itself."""
+    """Return the description of a strategy."""
     info: StrategyInfo = optional(strategy, StrategyBase, "about")
     return info
 
 
 def bound_of(rule: Any) -> Bound:
-    """Return what a stop rule limits."""
+    """Return the bound that a stop rule sets."""
     bound: Bound = optional(rule, StopRuleBase, "bound")
     return bound
 
@@ -353,7 +353,7 @@ def model_info(model: Any) -> ModelInfo:
 
 
 def conclude(strategy: Any, state: State, stop: Stop) -> Step:
-    """Return how a strategy ends the run at a limit. After its last words it only ends."""
+    """Return the step with which a strategy ends the run at a limit. If it has concluded already, that is `Finish`."""
     if state.limit is not None:
         return Finish(state.limit)
     step: Step = optional(strategy, StrategyBase, "conclude")(state, stop)

@@ -48,7 +48,7 @@ class Failure:
 
 
 def _nearness(file: str) -> int:
-    """Return how near code is to the user: 2 for a file of the user, 1 for a package or typed code, 0 for Python and kaname."""
+    """Return the rank of a file in a traceback: 2 for the user's own, 1 for packages and typed code, 0 for others."""
     if file.startswith((_OURS, "<frozen ")):
         return 0
     if file.startswith("<") or not _INSTALLED.isdisjoint(file.replace("\\", "/").split("/")):

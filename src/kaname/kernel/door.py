@@ -68,12 +68,12 @@ async def decide(call: ToolCall, scope: Scope, *, may_ask: bool = True) -> ToolR
 
 
 async def refusal(call: ToolCall, scope: Scope) -> str:
-    """Return why a call is refused, whatever a person says; "" if it is not."""
+    """Return the reason that policies refuse a call without asking a person; "" if they do not."""
     return (await _join(scope.deciders(scope.caller(call)), call, scope))[0]
 
 
 async def _join(deciders: Sequence[Policy], call: ToolCall, scope: Scope) -> tuple[str, list[Ask | Wait]]:
-    """Return why the call is refused, or "", and the demands to ask somebody."""
+    """Return the reason for a refusal, or "", and the demands to ask a person."""
     asked = list[Ask | Wait]()
     for policy in deciders:
         stated: Any = policy.demand(call, scope.view)
@@ -91,7 +91,7 @@ async def _join(deciders: Sequence[Policy], call: ToolCall, scope: Scope) -> tup
 
 
 def refused_result(reason: str) -> ToolResult:
-    """Return what the model reads if a person does not allow a call."""
+    """Return the result that the model sees if a person does not allow a call."""
     told = notice("approve.refused", "the user did not allow this call")
     return ToolResult(error=told + f": {reason}" if reason else told, not_run=True, retryable=False)
 
@@ -149,7 +149,7 @@ def _question(key: str, call: ToolCall, demands: Sequence[Ask | Wait], scope: Sc
 
 
 def _expiry(asks: Sequence[Ask], *, alone: bool) -> tuple[float, Any]:
-    """Return when a question expires, and its answer then: a no of one demand is a no, a yes needs all of them."""
+    """Return the time at which a question expires, and its answer then: no if one demand says no, yes only if all say yes."""
     refusing = [ask.until for ask in asks if ask.until and not ask.then]
     if refusing:
         late = notice("approve.expired", "the question was not answered in time")
@@ -170,7 +170,7 @@ def _prompt(call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Noti
 
 
 def _effect_of(call: ToolCall, scope: Scope) -> str:
-    """Return what a call will do, as its tool says; nothing if it does not say, or cannot."""
+    """Return the tool's description of the effect of a call; "" if the tool has none, or its function fails."""
     tool = scope.caller(call).tools.get(call.name, None)
     describe = options_of(tool).describe
     with Border():

@@ -36,5 +36,5 @@ class Family:
 
     @property
     def spent(self) -> Usage:
-        """Return what the children have spent so far."""
+        """Return the usage of the children so far."""
         return sum([one.usage for one in self.children.values()], NOTHING)

@@ -43,13 +43,13 @@ def tool_identity(action: Any) -> str:
 
 
 def describe_tool(action: Any) -> list[Any]:
-    """Return what `tool_identity` is made of, as JSON."""
+    """Return the parts of a `tool_identity`, as JSON."""
     own = optional(action, ActionBase, "identity")
     return [*_kind(action, ActionBase), action.parameters, _Description(strict=False).of(action if own == "" else own)]
 
 
 def describe_model(model: Any) -> list[Any]:
-    """Return what a model is, as JSON: its class, its name, and its `identity` or its texts."""
+    """Return a description of a model as JSON: its class, its name, and its `identity` or its texts."""
     own = model_info(model).identity
     return [*_kind(model, ModelBase), _Description(strict=False).of(model if own == "" else own)]
 

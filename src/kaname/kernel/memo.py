@@ -71,7 +71,7 @@ class Memo:
         return self._some[wanted]
 
     def kept(self, name: str, source: object, make: Callable[[], T]) -> T:
-        """Return what `make` returns. It is called once for each object `source`."""
+        """Return the result of `make`, which is called once for each object `source`."""
         known = self._kept.get(name)
         if known is None or known[0] is not source:
             known = self._kept[name] = (source, make())
@@ -111,7 +111,7 @@ class Memo:
 
 
 def _differences(sent: Sequence[Message], history: Sequence[Message]) -> tuple[str, ...]:
-    """Return how the sent messages differ from the conversation: the places taken from it, and the messages added."""
+    """Return the differences between the sent messages and the conversation: places taken from it, and messages added."""
     if len(sent) == len(history) and all(map(is_, sent, history)):
         return ()
     places = {id(message): place for place, message in enumerate(history)}

@@ -134,7 +134,7 @@ class RunView:
 
     @property
     def unbilled(self) -> Usage:
-        """Return what calls have cost that gave no reply, and that is not recorded yet."""
+        """Return the cost of calls without a reply that is not recorded yet."""
         return self._scope.unbilled
 
     def charge(self, usage: Usage, call_id: str = "") -> None:
@@ -145,7 +145,7 @@ class RunView:
         self._scope.family(call_id).charged += usage
 
     def spent_by_children(self, call_id: str) -> Usage:
-        """Return what the children of a call have spent so far."""
+        """Return the usage of the children of a call so far."""
         return self._scope.families[call_id].spent if call_id in self._scope.families else NOTHING
 
     def may_start(self, call: ToolCall, limit: float, counts: Mapping[str, int] | None = None) -> bool:

@@ -119,7 +119,7 @@ class Learning:
         return True
 
     async def _time_to_ask(self, card: RunInfo) -> Literal["now", "later", "never"]:
-        """Return when to ask a model about a run: never again after three processes died of it, or after a hundred failures."""
+        """Return the time to ask a model about a run: "never" after three processes died of it, or after a hundred failures."""
         run_id = f"{card.run_id}.{LEARNING}"
         if not await self._journal.runs(run_id=run_id, limit=1):
             return "now"
@@ -201,7 +201,7 @@ def _forget(store: Memories, unwanted: Sequence[str], run: str, later: Later) ->
 
 
 def _mark(card: RunInfo) -> str:
-    """Return what is noted of a run that nothing may be learnt from as it is now: it may be resumed."""
+    """Return the mark of a run in its present state. The mark no longer applies once the run is resumed."""
     return f"{card.run_id}#{card.seq}"
 
 

@@ -103,10 +103,11 @@ class Memory(MemoryFiles):
         return found
 
     def lines(self, said: str, user_id: str, agent: str, *, profiles: bool = True) -> list[str]:
-        """Return what the model is told: the user's profile, and what fits what they say, as much as there is room for.
+        """Return the memories for the model as lines: the user's profile, and memories that fit the message `said`.
 
-        The best come first into what there is room for, and are then told in the order in which they were said.
-        `profiles`: False leaves out the profiles of the user and the project."""
+        The best memories are taken as long as there is room. They are listed in the order in which they were said.
+        `profiles`: False leaves out the profiles of the user and the project.
+        """
         known = self.known(user_id, agent)
         profile = [one for store in known if profiles or store.owner.startswith("agent") for one in store.profile()]
         found = [one for store in known for one in store.search(said, self._most, clear=True)]

@@ -60,7 +60,7 @@ class Keep:
         return cls(times.get("runs"), by_status, own)
 
     def seconds(self, agent: str, status: str) -> float:
-        """Return how long a run of that agent that ended so is kept. Lessons are kept as long as nobody deletes them."""
+        """Return the seconds for which a run of this agent and status is kept. Lessons are kept until they are deleted."""
         if agent == LESSONS:
             return inf
         for one in (self.by_agent.get(agent), self):

@@ -117,7 +117,7 @@ def statements(text: str) -> list[str]:
 
 
 def told_in(text: str) -> str:
-    """Return what a text tells, without the parts of its sentences that ask: by this it is found."""
+    """Return the statements of a text, without the parts of its sentences that ask. The search index contains these."""
     return " ".join([_told(one) for one in split_sentences(text)])
 
 

@@ -263,7 +263,7 @@ class Memories(Index):
             return self._many("1" if past else "ended = 0")
 
     def profile(self) -> list[Remembered]:
-        """Return how the user wants to be answered; the newest last."""
+        """Return the memories about the way in which the user wants to be answered. The newest is last."""
         with self._read_lock():
             return self._many("kind = 'profile' AND ended = 0")
 
@@ -301,14 +301,14 @@ class Memories(Index):
     def search(
         self, query: str, most: int = 5, *, at: float | None = None, least: float = 0.0, clear: bool = False
     ) -> list[Recalled]:
-        """Return what fits the question best. Of several sentences each is looked up, so that one does not dilute another.
+        """Return the memories that fit the question best. Each sentence is looked up by itself, so that none dilutes another.
 
         Args:
             query: The question, or what the user says.
-            most: At most so many.
-            at: What held at that time (seconds since 1970). Without it, what holds now, with its past.
-            least: Leave out what is less near to the question.
-            clear: Leave out what is no nearer to the question than one of so many memories is by chance.
+            most: The maximum number of memories.
+            at: Return what was true at this time (seconds since 1970). By default, what is true now, with its past.
+            least: Leave out memories whose nearness to the question is less than this.
+            clear: Leave out memories that are as near to the question as one of so many is by chance.
         """
         query = query.strip()[:_LONGEST].encode("utf-8", "replace").decode()
         if not query or self.is_empty():
@@ -351,7 +351,7 @@ class Memories(Index):
             return dict(self._db.execute("SELECT run, upto FROM begun"))
 
     def find_learned(self, marks: Sequence[str]) -> set[str]:
-        """Return which of these marks were set with `mark_learned`."""
+        """Return those of these marks that were set with `mark_learned`."""
         with self._read_lock():
             known = "SELECT 1 FROM learned WHERE run = ?"
             return {mark for mark in marks if self._db.execute(known, (mark,)).fetchone()}
@@ -369,7 +369,7 @@ class Memories(Index):
             return dict(self._db.execute("SELECT key, value FROM notes WHERE whose = ? ORDER BY rowid", (whose,)))
 
     def note_owners(self, starting: str) -> list[str]:
-        """Return whose notes there are, of those that begin so."""
+        """Return the owners of notes whose names begin with `starting`."""
         with self._read_lock():
             found = "SELECT DISTINCT whose FROM notes WHERE substr(whose, 1, ?) = ? ORDER BY whose"
             return [whose for (whose,) in self._db.execute(found, (len(starting), starting))]

@@ -79,7 +79,7 @@ class Opener:
                 return await self._fork(request, channel, stack)
 
     async def _description(self) -> Mapping[str, Any]:
-        """Return what the agent is. Computing it takes a while (schemas are made, pydantic is loaded), so a thread does it."""
+        """Return the description of the agent. A thread computes it, because making the schemas takes a while."""
         if "description" not in self._known:
             self._known["description"] = await off_loop(self._describe, self.recipe)
         described: Mapping[str, Any] = self._known["description"]
@@ -87,7 +87,7 @@ class Opener:
 
     @cached_property
     def _known(self) -> dict[str, Any]:
-        """Return what is known of the tools, as they are when the run is opened."""
+        """Return the store of values that were computed for the tools, as the tools are when the run is opened."""
         return self.recipe.memo.of_tools(self.recipe.tools)
 
     async def _new(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:

@@ -273,7 +273,7 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
 
 
 def strategy_kind(strategy: Strategy) -> str:
-    """Return what tells strategies apart in a record: their `kind`, or the name of their class."""
+    """Return the name of a strategy in a record: its `kind`, or the name of its class."""
     return strategy_info(strategy).kind or type(strategy).__name__
 
 

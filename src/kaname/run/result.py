@@ -79,7 +79,7 @@ class Result(Generic[OutputT]):
 
     @property
     def partial(self) -> Partial | None:
-        """Return what was done and what was not, why, and what you can do now; None if the run came to its answer."""
+        """Return the calls that were made and not made, the reason, and advice; None if the run completed with an answer."""
         from .partial import partial_of
 
         return None if self.stop.kind in ("completed", "degraded") else partial_of(self.run_id, self.stop, self.state)

@@ -59,7 +59,7 @@ def takes(model: Any, mime: str) -> bool:
 
 
 async def explain(media: Media) -> str:
-    """Return what a model is told that cannot see or hear the medium."""
+    """Return the text that replaces the medium for a model that cannot see or hear it."""
     named = media.name or media.mime
     cannot = _SENSES.get(media.mime.partition("/")[0], "read such files")
     return f"\n[You cannot {cannot}. A program has read {named}:]\n{await text_of(media)}\n[end of {named}]\n"

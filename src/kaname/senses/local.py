@@ -118,7 +118,7 @@ async def transcribe(sound: Media, language: str, longest: float, progress: Prog
 
 
 async def speakers(sound: Media, count: int, longest: float) -> list[SpokenTurn]:
-    """Return when each voice speaks."""
+    """Return the times at which each voice speaks."""
     needs("av", "faster_whisper")
     pcm, _ = await samples(sound, longest)
     found, _ = await worker("speakers", COMPUTING).do("separate", [pcm], count=count)

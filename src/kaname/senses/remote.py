@@ -171,7 +171,7 @@ class RemoteSenses:
 
 
 async def _length(sound: Media) -> float | None:
-    """Return how many seconds a sound takes; None if that cannot be found out on this machine."""
+    """Return the length of a sound in seconds; None if this machine cannot find it out."""
     from .local import samples
 
     try:

@@ -192,7 +192,8 @@ def app(
 
 
 def _shown(given: Shown | Mapping[str, Shown] | None, service: Service, config: Config | None) -> dict[str, Shown]:
-    """Return what the agents show to people who answer for other users, where the program or the file says it."""
+    """Return the parts of questions that each agent shows to people who answer for other users, as the program or the file sets
+    them."""
     agents = {} if config is None else config.value.get("agents") or {}
     in_file = {name: one["approvers_see"] for name, one in agents.items() if one and one.get("approvers_see")}
     own = {} if given is None else given if isinstance(given, Mapping) else dict.fromkeys(service.agents, given)
@@ -211,7 +212,7 @@ def _shown(given: Shown | Mapping[str, Shown] | None, service: Service, config: 
 
 
 def _access(given: Users | str | Path | None, service: Service, config: Config | None) -> Access:
-    """Return who can sign in: the users, the sign-ins of the page, and the OpenID provider of the file."""
+    """Return the ways to sign in: the users, the sign-ins of the page, and the OpenID provider of the file."""
     settings = {} if config is None else config.value.get("serve") or {}
     if given is None:
         named = None if config is None else users_named_by(config)
@@ -380,7 +381,7 @@ def _more_routes(service: Service, config: Config | None, mcp: bool | None, a2a:
 
 
 def _background(service: Service, runs: RunRoutes, keep: Keep | None, config: Config | None) -> list[Work]:
-    """Return what the server does besides answering."""
+    """Return the work that the server does in the background: removal of old data, auditing, notifications, retention."""
     works: list[Work] = [service.keep_removing_unstored, service.auditor.keep_following, service.auditor.keep_counting]
     works.append(Notifiers(service, {} if config is None else config.value.get("notify") or {}).keep_notifying)
     if keep is not None:

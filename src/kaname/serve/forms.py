@@ -175,7 +175,7 @@ def _check_depth(body: bytes) -> None:
 
 
 def _describe_misfit(form: Any, problem: str) -> str:
-    """Return what is wrong with a body, and which fields it can have."""
+    """Return the error message for a body that does not fit its form, with the fields that the form has."""
     if not issubclass(form if isinstance(form, type) else object, RequestForm):
         return notice("serve.form", "the request is not valid: {problem}", problem=problem)
     fields = ", ".join([*form.__struct_fields__])

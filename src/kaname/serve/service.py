@@ -103,9 +103,9 @@ class Service:
         return {} if agent is None else agent.tools
 
     def shown_by(self, agent: str) -> Shown:
-        """Return what a person sees who can answer the questions of an agent, but not see its run.
+        """Return the parts of a question that a person sees who can answer for an agent, but cannot see its run.
 
-        It is unknown what an agent declares that is not served here: it shows nothing.
+        An agent that is not served here shows nothing, because its declaration is unknown.
         """
         return self.shown.get(agent, "call") if agent in self.agents else "nothing"
 

@@ -117,7 +117,7 @@ class SessionRoutes:
 
 
 def describe_agent(agent: Agent[Any]) -> dict[str, Any]:
-    """Return what every user can know of an agent. Its instructions are left out."""
+    """Return the description of an agent that every user can see. It does not contain the instructions."""
     return {
         "name": agent.name,
         "model": getattr(agent.recipe.model, "name", ""),

@@ -67,7 +67,10 @@ Changed = tuple[str, str] | None
 
 
 def evaluations_with(user: str, headers: Iterable[tuple[str, str]]) -> set[str]:
-    """Return how the ids of runs begin that hold words of the user for an evaluation. `headers`: facts that say so."""
+    """Return the ids, and the beginnings of ids, of runs of evaluations that contain the user's words.
+
+    `headers`: the ids of the evaluations, and the bodies of the facts that describe them.
+    """
     found = set[str]()
     for run, body in headers:
         fact = decode_body(Custom.__name__, body)
@@ -97,8 +100,8 @@ def without_summary(kind: str, body: str) -> str | None:
 
 
 def answers_by(user: str, kind: str, body: str) -> set[str] | None:
-    """Return what the user said in a fact: an answer, a message to the run, or nothing where the user started it for
-    another; None if it is not by this user."""
+    """Return the texts that the user wrote in a fact: an answer or a message to the run. The set is empty if the fact only
+    says that the user started the run for another user. Return None if the fact is not by this user."""
     fact = decode_body(kind, body) if kind in SAID else None
     if not isinstance(fact, Answered | Interjected | Opened) or fact.by != user:
         return None
@@ -140,7 +143,7 @@ def accounts_of(user: str, talks: Iterable[tuple[str, str]], runs: Iterable[str]
 
 
 def find_user(content: Content, user: str) -> Steps[Footprint]:
-    """Return what there is of a user. Raises `RunBusy` if a process executes one of the runs."""
+    """Return the runs, sessions and texts of a user. Raises `RunBusy` if a process executes one of the runs."""
     runs = yield from _family(content, user)
     sessions = {session for session, _ in (yield _SESSIONS, user) if not session.startswith(SHARED)}
     texts = {text for found in (yield from _answers(content, user)).values() for text in found}

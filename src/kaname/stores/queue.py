@@ -70,7 +70,7 @@ class Turns:
             del self.served[key]
 
     def place(self, one: Candidate) -> tuple[int, int, int]:
-        """Return where the first run of its key stands in the line."""
+        """Return the sort key of the first run of its key: keys that were served longer ago come first."""
         last, turn = self.served.get(one.key, (0, 0))
         return max(one.number, last), turn, one.number
 

@@ -44,5 +44,5 @@ def messages_in(rows: Iterable[tuple[Any, ...]]) -> list[str]:
 
 
 def erased_fact(kind: str) -> Fact:
-    """Return what stands in place of a fact that was erased. The end of a run stays an end."""
+    """Return the fact that replaces an erased one. The end of a run remains an end."""
     return Stopped(Stop("completed")) if kind == Stopped.__name__ else Custom("erased", shown=False)

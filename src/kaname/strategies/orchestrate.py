@@ -66,7 +66,7 @@ class Attempt:
         return f"plan{self.number}."
 
     def step_outcomes(self) -> dict[str, dict[str, Any]]:
-        """Return what became of its steps, `reused` where an earlier plan's call stands for the step's own."""
+        """Return the outcomes of its steps. A step that reuses the call of an earlier plan is marked as `reused`."""
         told = {} if self.progress is None else self.progress.told()
         return {name: {**one, "reused": True} if self.prefix + name in self.reused else one for name, one in told.items()}
 
@@ -149,7 +149,7 @@ class Orchestrate(StrategyBase):
         return Finish(stop, partial_output(attempts))
 
     def _said_by(self, part: str, call_id: str, attempts: list[Attempt], state: State) -> Mapping[str, Any] | Step:
-        """Return what a planner or a monitor of the user's own has said, or the call that asks it."""
+        """Return the output of the user's own planner or monitor, or the call that asks it."""
         said = state.results.get(call_id)
         if said is None:
             return CallTools((ToolCall(call_id, part, {}),))
@@ -323,7 +323,7 @@ class Orchestrate(StrategyBase):
         return [self.tools[name] for name, one in options.items() if one.listed and not one.loads_tools]
 
     def planning_prompt(self) -> str:
-        """Return how a plan is written, and with which tools, in words for the model."""
+        """Return the prompt that describes the form of a plan and lists its tools."""
         listed = "\n".join(
             [
                 f"- {one.name}: {one.description}. Arguments: {json.dumps(one.parameters, ensure_ascii=False)}"

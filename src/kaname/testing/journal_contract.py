@@ -29,7 +29,7 @@ def raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaitab
 
 
 def first_facts(run_id: str, session: str = "", base: tuple[str, int] | None = None, whose: str = "") -> list[Event]:
-    """Return how a run begins."""
+    """Return the first two facts of a run."""
     opened = Opened(session, whose, base)
     return [Event(run_id, 1, 1.0, "agent", opened), Event(run_id, 2, 2.0, "agent", Received(user(f"hello {run_id}")))]
 

@@ -148,7 +148,7 @@ def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
 
 
 def _declarations(tool: Any) -> dict[str, Any]:
-    """Return what a tool declares of its effect."""
+    """Return the attributes with which a tool declares its effect."""
     return {
         key: getattr(tool, key) for key in ("effect", "timeout", "undo", "reconcile", "labels", "price") if hasattr(tool, key)
     }
@@ -171,7 +171,7 @@ def _call_validated(model: Any, method: Callable[..., Any], **args: Any) -> Any:
 
 
 def _text_repair(function: Callable[..., Any]) -> Repair:
-    """Return what undoes a call of a tool that takes one text, or looks it up. Its first parameter gets the text."""
+    """Adapt the `undo` or `reconcile` function of a tool that takes one text. Its first parameter gets the text."""
     named, repair = next(iter(signature(function).parameters)), as_repair(function, function)
     return lambda prepared, context: repair({named: prepared}, context)
 

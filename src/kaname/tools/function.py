@@ -238,7 +238,7 @@ def context_parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def as_repair(function: Callable[..., Any], declared: Callable[..., Any]) -> Repair:
-    """Return what undoes a call, or looks it up. The function is called with those of the arguments that it takes.
+    """Adapt a function that undoes a call or looks it up. It gets those arguments of the call that it has parameters for.
 
     Args:
         function: The function, bound to its object if it is a method.

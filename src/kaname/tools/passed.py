@@ -117,7 +117,7 @@ class RoutedTool:
 
 
 def _context_parameters(registry: ToolRegistry) -> frozenset[str]:
-    """Return what its `execute` can be told of the run, by the names of its parameters."""
+    """Return the names of the parameters through which `execute` can get information about the run."""
     taken = signature(registry.execute).parameters
     every = {"session_id", "agent_name"} if any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()) else set()
     return frozenset({*taken, *every})

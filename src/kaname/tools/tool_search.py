@@ -269,7 +269,7 @@ _MOST_KEPT = 5_000
 
 
 def matching_words(task: str, name: str, description: str) -> float:
-    """Return how well a tool fits a task, by their words. 0 if they have none in common."""
+    """Return a score of the words that a tool and a task have in common; 0 if there are none."""
     held = _words_of(name, description, {})
     return sum([held.get(word, 0.0) for word in query_terms(_as_words(task))])
 
@@ -311,7 +311,7 @@ class ToolRanking:
         return scores
 
     def _by_meaning(self, query: str) -> list[float]:
-        """Return how near each tool is to the question, apart from what all of these tools have in common."""
+        """Return the nearness of each tool to the question, without the part that all of these tools share."""
         import numpy
 
         from .search.embed import EmbeddedModel
@@ -331,7 +331,7 @@ class ToolRanking:
 
 
 def _words_of(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, float]:
-    """Return what the words of a tool count: those of its name most, then those of its description and its parameters."""
+    """Return the weights of the words of a tool: highest for its name, then for its description, then for its parameters."""
     held: dict[str, float] = {}
     properties = parameters.get("properties") or {}
     about = [str(one.get("description", "")) for one in properties.values() if isinstance(one, Mapping)]

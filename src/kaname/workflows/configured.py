@@ -83,7 +83,7 @@ def workflow_file(config: Config, name: str) -> Path | None:
 
 
 def _check_name(flow: Workflow, agents: Mapping[str, Any], others: Iterable[Workflow]) -> str:
-    """Return what is wrong with a workflow's name: runs are found by the name of what made them."""
+    """Return the problem with a workflow's name, or "". Names must be unique, because runs are found by them."""
     if flow.name in agents:
         return notice(
             "workflow.name_of_agent", "an agent is also named {name!r}. Give one of them another name.", name=flow.name

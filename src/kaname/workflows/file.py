@@ -134,7 +134,7 @@ def read_workflow(
 
 
 def name_in(path: Path) -> str:
-    """Return what the workflow of a file is called. The rest of the file is not checked."""
+    """Return the name of the workflow in a file. The rest of the file is not checked."""
     reading = Reading(variables=False)
     reading.read(path)
     given = reading.value.get("workflow") if isinstance(reading.value, Mapping) else None

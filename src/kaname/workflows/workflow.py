@@ -236,7 +236,7 @@ class Workflow:
         return whole
 
     def as_input(self, given: Any) -> str:
-        """Return what a run is given, as recorded: the parameters with their defaults, from a mapping or the text of one."""
+        """Return the recorded input of a run: its parameters with their defaults, from a mapping or the JSON text of one."""
         try:
             params = json.loads(given or "{}") if isinstance(given, str) else given
         except ValueError:

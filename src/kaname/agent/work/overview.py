@@ -25,7 +25,7 @@ async def list_workers(journal: Journal) -> list[dict[str, Any]]:
 
 
 async def list_queue(journal: Journal, limit: int = 100) -> dict[str, Any]:
-    """Return how many runs are in each state, and the first of each."""
+    """Return the number of queued runs in each state, and the first `limit` of each."""
     queue = queue_of(journal)
     listed = [_entry(one) for state in STATES for one in await queue.entries(state, limit)]
     return {"counts": dict(await queue.count()), "runs": listed}
@@ -38,7 +38,7 @@ def _entry(one: QueuedRun) -> dict[str, Any]:
 
 
 async def list_schedules(agents: Sequence[Agent[Any]]) -> list[dict[str, Any]]:
-    """Return when the schedules are due, and their last runs."""
+    """Return the schedules with their next times and their last five runs."""
     found, told = schedules_of(agents), list[dict[str, Any]]()
     marks = await marks_of(agents).all() if found else {}
     for name, (agent, one) in found.items():

@@ -42,13 +42,16 @@ class Schedule:
 
     @property
     def timing(self) -> str:
-        """Return when it is due, as a text that all processes with the same definition share."""
+        """Return the timing of the schedule as a text that is the same in all processes with the same definition."""
         at = datetime.fromtimestamp(self.at, UTC).isoformat()
         return f"{self.cron} {self.tz}" if self.cron else f"every {self.every:g}s" if self.every else f"at {at}"
 
     @property
     def key(self) -> str:
-        """Return how its marks and the ids of its runs begin. Another agent can have a schedule of the same name."""
+        """Return the beginning of its marks and of the ids of its runs.
+
+        It contains the agent's name, because a schedule of another agent can have the same name.
+        """
         return f"{self.name}@{self.agent}"
 
     @property

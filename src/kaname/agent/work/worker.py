@@ -89,7 +89,7 @@ class Worker:
 
     @property
     def executing(self) -> int:
-        """Return how many runs it executes now."""
+        """Return the number of runs that this worker executes now."""
         return len(self._tasks)
 
     def stop(self) -> None:

@@ -37,7 +37,7 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 
 def check_lines(path: Path) -> int:
-    """Return how many inputs the file has. Raise `ConfigError` with the numbers of the bad lines, before anything runs."""
+    """Return the number of inputs in the file. Raises `ConfigError` with the numbers of invalid lines, before anything runs."""
     mistakes, count, seen = list[str](), 0, dict[str, int]()
     try:
         with path.open("rb") as file:

@@ -25,7 +25,7 @@ KINDS = {
 
 
 def stop_words(kind: str) -> str:
-    """Return how a run has ended, for the line under its answer."""
+    """Return the words for a kind of stop, for the line below the answer."""
     return say(*KINDS.get(kind, (kind, kind)))
 
 

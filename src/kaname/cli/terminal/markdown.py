@@ -47,7 +47,7 @@ class Markdown:
         return taken
 
     def _begin_line(self, *, last: bool) -> str | None:
-        """Return what stands before the words of a line; None while that is undecided."""
+        """Return the prefix of a line, such as a bullet; None while more text is needed to decide."""
         line, ended, _ = self._rest.partition("\n")
         if line.startswith("|") and not self._fenced:
             if not ended and not last:

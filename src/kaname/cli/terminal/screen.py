@@ -176,8 +176,8 @@ def pad(text: str, columns: int) -> str:
 
 
 def _printable(text: str, stream: TextIO) -> str:
-    """Return what the encoding of the stream can write, without control characters: a tool's result must not control the
-    terminal.
+    """Return the text without control characters, so that a tool's result cannot control the terminal, and without characters
+    that the encoding of the stream cannot write.
     """
     safe = [char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs")]
     shown = "".join([char for char in safe if char not in _TURNING])

@@ -250,7 +250,7 @@ class BaseAgent(Refusing, Agent[Any]):
         return [self.parts[name] for name in ("context_manager", "memory") if self.parts[name] is not None]
 
     def _managers(self) -> Attached:
-        """Return what the managers add. The limits of `extra_cfg` make a resource manager."""
+        """Return the managers and the parts that they add. Limits in `extra_cfg` make a resource manager."""
         limits = {name: value for name, value in (self.parts["extra_cfg"] or {}).items() if name in _RESOURCES}
         if limits and self.parts["resource_manager"] is not None:
             raise ConfigError.of(

@@ -120,7 +120,7 @@ class ContextManager(Memory):
         self._unset.discard(id(notes))
 
     def get_relevant_context(self, query: str, session_id: str, user_id: str | None = None) -> Any:
-        """Return what is known that may bear on the query: a dict of the parts that have something to say.
+        """Return stored information that may be relevant to the query: a dict of the parts that have any.
 
         The parts are `session`, `user_profile`, `global` (as much of it as there is room for, the relevant first), `memory`,
         `documents` and `databases`. `unavailable` lists what could not be asked. It blocks for a moment.
@@ -274,7 +274,7 @@ def _pipeline(given: Any) -> RAGPipeline:
 
 
 def _as_lines(found: Any) -> list[str]:
-    """Return what `get_relevant_context` gave as lines for the model."""
+    """Convert the result of `get_relevant_context` to lines for the model."""
     if found is None or found in ("", {}, []):
         return []
     if isinstance(found, Mapping):

@@ -211,7 +211,7 @@ class PerformanceOptimizer:
         return self.cache_manager.get_or_set(cache_key, computation_function, ttl)
 
     def _figures(self, name: str, about: Any, unknown: float | None) -> ToolFigures | None:
-        """Return what is known of a tool: its metadata, and for what these do not say, past runs."""
+        """Return the figures of a tool from its metadata. Values that the metadata does not have come from past runs."""
         told, past = _metadata(about), self._past.get(name)
         success, cost, time = _number(told, *_RATES), _number(told, "cost"), _number(told, *_TIMES)
         if past is None and success is cost is time is None:

@@ -100,11 +100,11 @@ class ErrorRecoveryManager(FallbackStrategy):
 
     @cached_property
     def _retries(self) -> Policy:
-        """Return what stands around model calls, in the place of the default `Retry`."""
+        """Return the policy that retries model calls, in place of the default `Retry`."""
         return ModelRecovery(self)
 
     def handle_failure(self, error: BaseException | str, context_of_failure: Mapping[str, Any]) -> RecoveryStep | None:
-        """Return what to do about a failure. Runs ask it after every failed try; None reports the failure.
+        """Return the next step after a failure, or None to report the failure. Runs call this after every failed try.
 
         Args:
             error: The exception, or its text.
@@ -220,7 +220,7 @@ def _resting(name: str) -> ToolResult:
 
 
 def _as_outcome(result: ToolResult) -> ModelError | bool | None:
-    """Return what a result says about its tool: True, the error, or None if the tool was not run."""
+    """Return the outcome of a call for its tool's breaker: True, the error, or None if the tool was not run."""
     return None if result.not_run else ModelUnavailable(str(result.error)) if result.is_error else True
 
 

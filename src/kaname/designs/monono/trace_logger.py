@@ -116,7 +116,7 @@ def as_sink(trace_logger: Any) -> Sink:
 
 
 def _make_caller(trace: Callable[..., Any]) -> Callable[[str, dict[str, Any]], Any]:
-    """Return how a run calls a `trace`: as `trace(event, data)`, or `trace(event, **data)` if that is what it takes."""
+    """Return a function that calls `trace(event, data)`, or `trace(event, **data)` if that is what its signature takes."""
     if can_call(trace, "", {}):
         return trace
     if can_call(trace, "", level="", run_id=""):

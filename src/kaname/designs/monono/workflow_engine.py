@@ -76,8 +76,10 @@ class WorkflowEngine:
         return await (await self._of(run_id)).resume(run_id, answers, **options)
 
     async def status(self, run_id: str) -> dict[str, Any]:
-        """Return where a run is: `workflow`, `status`, `progress` (0 to 1), and of each of its `steps` `status` (`waiting`,
-        `running`, `done`, `failed`, `skipped`, `undone`), `output` and `error`."""
+        """Return the progress of a run: `workflow`, `status`, `progress` (0 to 1), and `steps`.
+
+        Each of the `steps` has `status` (`waiting`, `running`, `done`, `failed`, `skipped` or `undone`), `output` and `error`.
+        """
         flow = await self._of(run_id)
         (card,) = await self.journal.runs(run_id=run_id, limit=1)
         held = await flow.progress(run_id)

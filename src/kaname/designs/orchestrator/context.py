@@ -64,7 +64,7 @@ class AgentContext:
         self.is_cancelled, self.cancellation_reason = True, reason
 
     def to_result(self) -> ExecutionResult:
-        """Return what came of the task so far: the last plan's steps, the output, and why it was cancelled or waits."""
+        """Return the result of the task so far: the last plan's steps, the output, and the reason of a cancellation or wait."""
         last = self.execution_history[-1] if self.execution_history else ExecutionResult()
         waits = [notice("plan.waits", "waiting for an answer: {question}", question=one) for one in self.questions.values()]
         why = self.cancellation_reason or join_notices("; ", waits)

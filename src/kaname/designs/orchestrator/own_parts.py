@@ -71,7 +71,7 @@ class Inside:
         self.strategy, self.model = recipe.strategy, recipe.model
 
     async def ask(self, model: Any, given: Any, strategy: Any, name: str) -> Any:
-        """Return what the model answers."""
+        """Ask the model in a child run, and return its answer. Raises `Halt` if the child does not complete."""
         journal = self._context.journal
         agent: Agent[Any] = Agent(model, name=name, strategy=strategy, policies=self._policies, journal=journal)
         said = await self._context.run_child(agent, given, name=f"{name}{next(self._numbers)}")

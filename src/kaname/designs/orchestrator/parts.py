@@ -111,7 +111,7 @@ class Prompted:
 
 
 async def await_if_async(said: Any) -> Any:
-    """Return what a method of the user's own gave, be it plain or async."""
+    """Return the result of a user's method, and await it first if the method is async."""
     return await said if isawaitable(said) else said
 
 
@@ -122,7 +122,8 @@ def require_model(model: Any) -> Any:
 
 
 async def ask(context: Any, model: Any, given: Any, strategy: Any, name: str) -> Any:
-    """Return what a model answers: in a run as a child of the call, so that it is recorded and counted."""
+    """Return the answer of a model. Within a run, the model is asked in a child of the call, so that its answer is recorded and
+    its cost counted."""
     if (inside := getattr(context, "inside", None)) is not None:
         return await inside.ask(model, given, strategy, name)
     result = await Agent(model, name=name, strategy=strategy, journal="memory").run(given)
@@ -139,7 +140,7 @@ def _strategy(settings: TaskPlanner, context: Any) -> Orchestrate:
 
 
 def settings_of(part: Any, kind: type[T]) -> T:
-    """Return what a planner or a monitor says of itself: one of the user's own need not say anything."""
+    """Return the settings of a planner or a monitor. Those that a user's own part does not have get their defaults."""
     given = {name: getattr(part, name, default) for name, default in defaults(kind).items()}
     model = given["model"]
     is_client = callable(getattr(model, "generate", None)) and not hasattr(model, "reply")
@@ -196,9 +197,9 @@ class ExecutionMonitor:
     model: Any = None  # who judges; by default the planner's model
 
     async def evaluate_result(self, result: ExecutionResult, context: AgentContext) -> EvaluationResult:
-        """Return what is to be done after a plan was carried out.
+        """Return the verdict on a plan that was carried out: done, or to be tried again with feedback.
 
-        Outside a run a model is asked only if the monitor has one of its own.
+        Outside a run, a model is asked only if the monitor has a model of its own.
         """
         mine = settings_of(self, ExecutionMonitor)
         if issues := await await_if_async(self.validate_execution_result(result)):
@@ -217,7 +218,7 @@ class ExecutionMonitor:
         return EvaluationResult(**await ask(context, model, asked, Judging(form), "judge"))
 
     async def validate_execution_result(self, result: ExecutionResult) -> list[str]:
-        """Return what is wrong: why the plan was not carried out, which steps failed, which outputs are not as expected.
+        """Return the problems: the reason that the plan was not carried out, failed steps, and outputs in another form.
 
         A result without steps, or with a `reason`, is wrong if it is not `is_successful`; else its steps decide.
         """
@@ -229,7 +230,7 @@ class ExecutionMonitor:
         return issues or ([] if plan is None else _not_as_expected(plan, steps))
 
     def generate_feedback(self, issues: Iterable[str]) -> str:
-        """Return what the next plan has to know of these issues."""
+        """Return the feedback for the next plan."""
         return "; ".join(issues)
 
 

@@ -42,7 +42,7 @@ def prepare(check: str, value: Any) -> Any:
 
 
 async def find_problem(check: str, value: Any, outcome: CaseOutcome) -> str:
-    """Return what is wrong with the outcome, or "" if the check holds. A check that raises does not hold."""
+    """Return the problem that a check finds in the outcome, or "" if it passes. A check that raises an exception fails."""
     work = KINDS[check][1]
     assert work is not None
     found = await attempt(work, outcome, value, passing=())

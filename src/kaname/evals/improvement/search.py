@@ -295,7 +295,7 @@ class _Search:
         return max([(one.cost or 0) + (one.overhead or 0) for one in self.attempts.values()], default=0.0)
 
     def _next_cost(self, attempts: int, proposals: int = 0) -> float:
-        """Return what attempts and proposals are expected to cost at most."""
+        """Return the expected maximum cost of attempts and proposals."""
         return attempts * self._dearest + proposals * max([one or 0 for one in self._spent], default=self._dearest)
 
     def _check_money(self, attempts: int, proposals: int = 0) -> None:

@@ -197,7 +197,7 @@ def compare_all(baseline: EvalReport, others: Sequence[EvalReport], *, margin: f
 
 
 def what_it_can_show(cases: int, repeat: int = 1) -> str:
-    """Return which difference an evaluation of so many cases shows in 80 % of trials, before it is run."""
+    """Return a sentence with the difference that an evaluation of `cases` cases will show in 80 % of trials."""
     shown, repeated = detectable(cases, repeat), detectable(cases, _REPEATED)
     if shown is None:
         return notice("eval.shows_nothing", "too few cases to compare two agents: {cases}, and at least {least} are needed",

@@ -44,7 +44,7 @@ def rate_interval(counts: Sequence[tuple[int, int]], groups: Sequence[Hashable] 
 
 
 def _independent(values: Sequence[float], groups: Sequence[Hashable], variance: float, most: float) -> float:
-    """Return how many independent trials, each with this variance, have a mean as certain as that of the values.
+    """Return the number of independent trials, each with this variance, whose mean is as certain as that of the values.
 
     The variance of the mean is the cluster-robust one, made larger as few groups demand. The result is at most `most`, and
     not below the number of groups; groups of different sizes count as fewer.
@@ -122,7 +122,7 @@ def look_factor(looks: int) -> float:
 
 
 def least_cases() -> int:
-    """Return how many cases must differ, all in one direction, before a first look can show a difference."""
+    """Return the number of cases that must differ, all in one direction, before a first look can show a difference."""
     count = 1
     while mcnemar(count, 0) * look_factor(1) > ALPHA:
         count += 1
@@ -175,10 +175,10 @@ def _shown_below(pairs: int) -> int:
 
 
 def cases_needed(margin: float, differing: float, looks: int = 1, trials: float = 1.0) -> int:
-    """Return how many cases rule out a difference of more than `margin` in 80 % of trials, if there is none.
+    """Return the number of cases that rule out a difference of more than `margin` in 80 % of trials, if there is none.
 
-    `differing`: the share of cases that only one of the variants passes. `looks`: the number of that look. `trials`: how many
-    independent trials a case is worth.
+    `differing`: the share of cases that only one of the variants passes. `looks`: the number of that look. `trials`: the number
+    of independent trials that a case is worth.
     """
 
     def is_enough(step: int) -> bool:
@@ -195,7 +195,7 @@ def cases_needed(margin: float, differing: float, looks: int = 1, trials: float 
 
 
 def difference_trials(differences: Sequence[float], groups: Sequence[Hashable] = (), repeat: int = 1) -> float:
-    """Return how many independent single attempts, made in pairs, the differences are worth. See `difference_bounds`."""
+    """Return the number of independent single attempts in pairs that the differences are worth. See `difference_bounds`."""
     mean, differing = [sum(each) / len(differences) for each in (differences, map(abs, differences))]
     groups = groups or range(len(differences))
     return _independent(differences, groups, differing - mean * mean, len(differences) * repeat)

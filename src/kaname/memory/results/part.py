@@ -113,7 +113,7 @@ def cut(result: ToolResult, most: int) -> ToolResult:
 
 
 def _count_fitting(lines: Sequence[str], most: int) -> int:
-    """Return how many of the lines have no more than so many characters together, at least one."""
+    """Return the number of first lines that together have at most `most` characters, at least 1."""
     count, size = 0, 0
     for line in lines:
         size += len(line) + 1

@@ -34,7 +34,7 @@ class ProviderRates:
         return f"<ProviderRates {self.account}>"
 
     def wait(self, now: float) -> tuple[str, float]:
-        """Return why a call must wait, or "", and for how many seconds."""
+        """Return the reason that a call must wait, or "", and the seconds of the wait."""
         if now < self._held_until:
             return "retry_after", self._held_until - now
         if self._at_once and (late := self._recovers_in(now)):

@@ -30,7 +30,7 @@ class Doubt:
         self._holding = bool(self._forgotten or self._not_looked_up)
 
     def clear(self, text: str) -> int:
-        """Return how much of this part of an answer can be shown. The rest may have to be written again."""
+        """Return the number of characters of this part that can be shown. The rest may have to be written again."""
         if self._holding:
             return 0
         end = len(text)

@@ -104,7 +104,7 @@ def _may_be_call(text: str) -> bool:
 
 
 def _tag_in(text: str) -> int:
-    """Return where the tag begins, or where its first characters end the text; -1 if neither."""
+    """Return the index of the tag, or of its first characters at the end of the text; -1 if there are none."""
     if (place := text.find(_TAG)) >= 0:
         return place
     place = text.rfind("<", -len(_TAG))

@@ -28,7 +28,7 @@ class TurnSoFar:
 
     @property
     def failures(self) -> int:
-        """Return how many of the last results in a row were errors, or look-ups that found nothing."""
+        """Return the number of results at the end that were errors, or look-ups without a match."""
         count = 0
         for _, result in reversed(self.calls):
             if result is None or not useless(result, self.pure):

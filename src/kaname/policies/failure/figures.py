@@ -43,7 +43,7 @@ class _Outcome(NamedTuple):
 
 
 async def past_figures(journal: Journal, names: Iterable[str], *, runs: int = RUNS) -> dict[str, ToolFigures]:
-    """Return how these tools did in the last runs of the journal. A tool that was not called is left out.
+    """Return the success, time and cost of these tools in the last runs of the journal. Tools without calls are left out.
 
     Calls that were not run, and calls that failed because of their arguments, are not counted. The time of a call for which a
     person was asked is not counted either.
@@ -83,7 +83,7 @@ def _sum_up(outcomes: Sequence[_Outcome]) -> ToolFigures:
 
 
 def why_better(other: str, name: str, figures: dict[str, ToolFigures]) -> str:
-    """Return why one tool is to be preferred to another, or "" if it is not, or if too little is known.
+    """Return the reason to prefer the tool `other` to the tool `name`, or "" if there is none or too little is known.
 
     A tool that succeeds more often, by ten points, is better. If both succeed about as often, the one that costs less, by a
     tenth, is better; if they cost about the same, the one that is faster, by a fifth. If a cost is unknown, neither cost nor

@@ -237,10 +237,13 @@ class FallbackStrategy(Policy):
         )
 
     def _may_not_stand_in(self, other: ToolCall, left: set[str], view: RunView) -> str:
-        """Return why another tool must not stand in: what may have been done must not be done another way.
+        """Return the reason that another tool must not be used instead, or "".
 
-        After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated.
-        Whether the call is allowed at all is decided at the tool, as for every call."""
+        An effect that may have happened must not be repeated in another way.
+
+        After an irreversible call, only a tool without effects can be used; after an idempotent call, also an idempotent tool.
+        Permissions are not checked here: that happens at the tool, as for every call.
+        """
         if view.tools(other).get(other.name, None) is None:
             return notice("fallback.no_tool", "the fallback tool {name} does not exist", name=other.name)
         allowed = {"pure"} if left - {"pure", "idempotent", _UNKNOWN} else {"pure", "idempotent", _UNKNOWN}
@@ -251,7 +254,7 @@ class FallbackStrategy(Policy):
         return ""
 
     def _recover(self, name: str, attempt: int, error: str, can_retry: bool) -> RecoveryStep:
-        """Return what to do after a failed try of a tool."""
+        """Return the next step after a failed try of a tool: retry it, use its fallback, or report the failure."""
         if can_retry and attempt <= self.max_retries:
             return RecoveryStep("retry", wait=backoff(attempt, self._backoff, self._longest, jitter=0.5))
         other = self.fallback.get(name, "")

@@ -32,7 +32,7 @@ class Account(NamedTuple):
     renewal: str = ""
 
     def remainder(self, balance: Balance) -> float:
-        """Return what is left, without the rounding errors of sums: less than a billionth of a dollar is nothing."""
+        """Return the remaining amount, rounded to a billionth of a dollar, so that rounding errors of sums do not count."""
         return round(self.limit.amount - balance.spent - balance.reserved, 9)
 
 

@@ -44,7 +44,7 @@ class Estimate:
         return ((self._input or 0) + output) * self._times
 
     def output_for(self, dollars: Sequence[float], tokens: Sequence[float], longest: int = 0) -> int:
-        """Return how many tokens a reply can have for what is left of money and tokens; 0 if that is too little for one."""
+        """Return the number of tokens that a reply can have for the remaining money and tokens; 0 if they do not suffice."""
         most = min(self.longest, longest) if longest else self.longest
         least = min(most, _LEAST)
         self._binds = self._binds or bool(tokens) or bool(dollars and self.most)

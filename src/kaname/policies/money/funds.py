@@ -150,7 +150,7 @@ class Funds:
         return bool(self.rules or self.accounts)
 
     def remainders(self) -> list[float | None]:
-        """Return what is left of each rule on money; None where that is unknown."""
+        """Return the remaining amount of each rule on money; None for those whose remainder is unknown."""
         return [purse.remainder(rule, view.state) for rule, purse, view in self.rules]
 
     def settle(self, holder: str, usage: Usage, tokens: int, calls: int) -> None:

@@ -87,7 +87,7 @@ class Meter(Policy):
         return replace(result, usage=NOTHING)  # it is on the bill
 
     def _refusal(self, call: ToolCall, limits: RunLimits, view: RunView) -> str:
-        """Return why the tool cannot be started once more, or ""."""
+        """Return the reason that the tool cannot be started again, or ""."""
         for limit in limits.calls:
             if not view.may_start(call, limit, view.state.spent.by_tool):
                 return notice(
@@ -278,7 +278,7 @@ def _queue(name: str) -> asyncio.Lock:
 
 
 def _cost_of_failure(request: ModelRequest, view: RunView, most: float | None) -> Usage:
-    """Return what a call has cost that gave no reply: nothing if the provider refused it, else unknown, at most `most`."""
+    """Return the cost of a call without a reply: nothing if the provider refused it, else unknown, and at most `most`."""
     error = sys.exception()
     if isinstance(error, ModelError) and error.usage is not None:
         return error.usage

@@ -27,7 +27,7 @@ class Purse:
         self._opening: dict[int, float] = {}  # what was left at first, by the rule that a person has written
 
     def remainder(self, rule: Any, state: State) -> float | None:
-        """Return what is left of a rule's limit; None if it has none that is known."""
+        """Return the remaining amount of a rule's limit; None if the rule has no limit, or the amount is unknown."""
         bound = bound_of(rule)
         by_facts, written = bound.dollars_left(state), bound.root or rule
         if by_facts is None:

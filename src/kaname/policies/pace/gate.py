@@ -114,7 +114,7 @@ class PacedCall:
 
     @property
     def kind(self) -> tuple[PaceLimits, int]:
-        """Return what calls have in common that wait for the same."""
+        """Return a key that is equal for calls that wait for the same limits."""
         return self.limits, id(self.rates)
 
     async def turn(self) -> None:
@@ -170,7 +170,7 @@ class Gate:
             self.limited = self.limited or limits.at_once is not None
 
     def reason(self, call: PacedCall) -> tuple[str, float]:
-        """Return why a call has to wait, or "", and for how many seconds; 0 seconds if that is unknown."""
+        """Return the reason that a call has to wait, or "", and the seconds of the wait; 0 seconds if they are unknown."""
         with self.lock:
             now = self.clock()
             if call.limits.at_once is not None and self.at_work >= call.limits.at_once:

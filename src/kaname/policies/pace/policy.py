@@ -122,7 +122,7 @@ async def _count(work: Awaitable[ModelReply], gate: Gate, rates: ReportedRates |
 
 
 def explain_wait(reason: str, late: float) -> Notice:
-    """Return why a call waits, and how long, for the reader of the run."""
+    """Return the text for readers of the run: the reason that a call waits, and how long."""
     match reason:
         case "at_once":
             return notice("pace.wait_at_once", "waiting until another call has finished (limit: calls at once)")

@@ -133,7 +133,7 @@ async def _find(rule: str, call: ToolCall, view: RunView, by: str) -> str | None
 
 
 def _rule_and_tool(rule: str, call: ToolCall, view: RunView) -> str:
-    """Return what an approval is given for: the rule, and the tool with its origin and schema, never only its name."""
+    """Return the subject of an approval: the rule, and the tool with its origin and schema. The name alone does not suffice."""
     tool = view.tools(call).get(call.name, None)
     return f"{rule} | {'' if tool is None else tool_identity(tool)}"
 

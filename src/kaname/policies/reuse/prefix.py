@@ -66,7 +66,7 @@ def _same(one: Message | None, other: Message) -> bool:
 
 
 def _difference(last: _Sent, sent: _Sent) -> str:
-    """Return what has changed at the beginning of the request, or "" if it only became longer."""
+    """Return a description of the change at the beginning of the request, or "" if the request only became longer."""
     if sent.said < last.said or sent.model is not last.model:
         return ""
     if sent.tools != last.tools:

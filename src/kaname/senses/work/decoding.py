@@ -221,7 +221,7 @@ def sound(job: Job) -> _Made:
 
 
 def scenes(job: Job) -> _Made:
-    """Return where the scenes of a video begin, with a picture from the middle of each as JPEG."""
+    """Return the starts of the scenes of a video, with a picture from the middle of each as JPEG."""
     import numpy as np
 
     longest, threshold = job.data["longest"], job.data.get("threshold", 18.0)
@@ -288,7 +288,7 @@ def pdf(job: Job) -> _Made:
 
 
 def identify(job: Job) -> _Made:
-    """Return what kind of file this is, by a model that knows about 200 kinds."""
+    """Identify the kind of a file, with a model that knows about 200 kinds."""
     from magika import Magika
 
     found = Magika().identify_bytes(job.blocks[0])

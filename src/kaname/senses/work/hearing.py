@@ -22,7 +22,7 @@ def load(opening: dict[str, Any]) -> None:
 
 
 def transcribe(job: Job) -> tuple[dict[str, Any], list[bytes]]:
-    """Return what is said in 16-bit samples: sentences with their start and end in seconds."""
+    """Transcribe 16-bit samples to sentences with their starts and ends in seconds."""
     import numpy as np
 
     samples = np.frombuffer(job.blocks[0], np.int16).astype(np.float32) / 32768

@@ -71,7 +71,7 @@ def _length(lines: list[dict[str, Any]]) -> int:
 
 
 def _score(lines: list[dict[str, Any]]) -> float:
-    """Return how sure the reader is on average, by characters."""
+    """Return the average confidence of the reader, weighted by characters."""
     return float(sum([one["score"] * len(one["text"]) for one in lines])) / max(1, _length(lines))
 
 

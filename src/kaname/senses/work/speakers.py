@@ -18,7 +18,7 @@ def load(opening: dict[str, Any]) -> None:
 
 
 def separate(job: Job) -> tuple[dict[str, Any], list[bytes]]:
-    """Return when each voice speaks. `count`: the number of voices, or 0 to find it."""
+    """Return the times at which each voice speaks. `count`: the number of voices, or 0 to detect it."""
     import numpy as np
 
     samples = np.frombuffer(job.blocks[0], np.int16).astype(np.float32) / 32768

@@ -158,7 +158,7 @@ class Failures:
         return due
 
     def take(self) -> dict[str, int]:
-        """Return what was counted and not recorded yet."""
+        """Return the counts that are not recorded yet, and reset them."""
         due, self._counted = self._counted, {}
         return due
 

@@ -213,7 +213,8 @@ class Provider:
         return found
 
     async def _look_up(self, url: str, fresh: float = _FRESH) -> Mapping[str, Any]:
-        """Return what the provider has at an address. It is read once for all who wait, and not again right after a failure.
+        """Return the JSON document of the provider at an address. Concurrent callers share one request, and a failure is
+        remembered for a short time.
 
         `fresh`: seconds for which the last answer is good enough.
         """

@@ -86,7 +86,7 @@ async def _question(service: Service, card: RunInfo, shown: str) -> Asked | None
 
 
 def _why_unclear(asked: Asked, text: str) -> str:
-    """Return why the answer is not accepted; empty if it is. In a chat, only a clear yes or no decides."""
+    """Return the reason that an answer is not accepted, or "" if it is. In a chat, only a clear yes or no decides."""
     if is_yes_or_no(asked.options) and not asked.in_doubt and says(text) is None:
         return notice("serve.yes_or_no", "Please answer yes or no first.")
     try:

@@ -186,7 +186,8 @@ def is_own(chunk: Chunk, run_id: str) -> bool:
 
 
 def headers_of_failure(problem: AgentError, *, harmless: bool) -> dict[str, str]:
-    """Return when to try again, and if the library of a client can do so itself: not if tools may have had an effect."""
+    """Return headers that say when to retry, and whether a client library can retry by itself: not if tools may have had an
+    effect."""
     again = harmless and status_of(problem) == HTTPStatus.TOO_MANY_REQUESTS
     return headers_of(problem) if again else {**headers_of(problem), "x-should-retry": "false"}
 

@@ -63,7 +63,7 @@ def align(one: Sequence[StoryLine], other: Sequence[StoryLine]) -> Iterator[Pair
 
 
 def _content(line: StoryLine) -> tuple[str, ...]:
-    """Return what is compared: neither times nor numbers, nor the place of a result below its call."""
+    """Return the parts of a line that are compared. Times, numbers, and the place of a result below its call are left out."""
     return line.kind, line.text, line.whose
 
 

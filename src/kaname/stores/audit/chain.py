@@ -142,7 +142,7 @@ def as_entry(entry: Mapping[str, Any]) -> AuditEntry:
 
 
 def mismatches(entry: Mapping[str, Any]) -> list[str]:
-    """Return what in an entry does not fit its hash: the names of fields, or "hash"."""
+    """Return the parts of an entry that do not match their hash: the names of fields, or "hash" for the entry itself."""
     wrong = [
         name
         for name, digest in zip(FIELDS, entry["digests"], strict=True)

@@ -176,7 +176,7 @@ class FactFollower:
 
 
 def _decision(asked: Asked | None, answer: Any) -> dict[str, Any]:
-    """Return what was decided about a call; of a lasting approval also how long it holds, without the arguments."""
+    """Return the decision about a call, without its arguments. A lasting approval also has its scope and its end."""
     if asked is None or not (asked.in_doubt or (asked.about is not None and is_yes_or_no(asked.options))):
         return {"decision": ""}  # such as the result of a tool that the caller runs
     if asked.in_doubt:

@@ -101,7 +101,7 @@ class PostgresJournal(SqlJournal[RunHold]):
         )
 
     def _office(self) -> Office:
-        """Return what this process has of the journal."""
+        """Return the connections and the writer of this process; create them on first use, and again after a fork."""
         if self.closed and (self._own is None or self._own.thread.closed):
             raise JournalError.of("journal.closed", "the journal {path} is closed", path=self.place)
         if self._own is not None and not self._own.thread.is_here:

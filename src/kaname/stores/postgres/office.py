@@ -51,7 +51,7 @@ class Office:
 
     @property
     def statements(self) -> int:
-        """Return how many statements have written facts."""
+        """Return the number of statements that have written facts."""
         return self._writer.statements
 
     async def ask(self, work: Callable[[], Awaitable[T]], *, gives_up: bool = False) -> T:

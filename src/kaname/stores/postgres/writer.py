@@ -223,7 +223,7 @@ class Writer:
             deliver(appends)
 
     def _next_appends(self) -> list[Append]:
-        """Return what is written together: up to so many appends, and not much more than so many bytes."""
+        """Take the appends of the next transaction from the queue: at most `_MOST`, and about `_BYTES` bytes."""
         taken: list[Append] = []
         size = 0
         while self._appends and len(taken) < _MOST and size < _BYTES:

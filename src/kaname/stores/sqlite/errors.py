@@ -84,7 +84,7 @@ def damage_error(path: Path, what: str) -> JournalCorrupt:
 
 
 def _obstacle(path: Path) -> str:
-    """Return why the file cannot be opened or written, as far as the file system says."""
+    """Return the reason, as far as the file system shows it, that the file cannot be opened or written; "" if unknown."""
     if path.is_dir():
         return notice("journal.is_folder", "it is a folder")
     if path.exists() and not os.access(path, os.W_OK):

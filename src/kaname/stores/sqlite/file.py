@@ -100,7 +100,7 @@ class JournalFile:
         return connection
 
     def seal(self, user: str, title: str = "", stored: str = "") -> Seal | None:
-        """Return what encrypts the rows of a user's run; None if the file is not encrypted, or without a user.
+        """Return the `Seal` that encrypts the rows of a user's run; None if the file is not encrypted, or the run has no user.
 
         `title`, `stored`: the title of the run, and its form in the file.
         """

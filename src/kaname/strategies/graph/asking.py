@@ -134,7 +134,7 @@ def read_verdict(text: str) -> EvaluationResult | None:
 
 
 def ask_for_verdict(form: Form, note: str, replies: list[str]) -> EvaluationResult | CallModel:
-    """Return what the model says of a task, or the call that asks it: once, and once more if its answer cannot be read."""
+    """Return the model's verdict on a task, or the call that asks for it. An unreadable verdict is asked for once more."""
     for said in (note, f"{note}\nThe last answer could not be read: answer with the JSON object alone."):
         if not replies:
             return CallModel(tools=False, schema=form.verdict, note=said, instructions=form.judging, shown=False)

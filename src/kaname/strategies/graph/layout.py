@@ -170,7 +170,7 @@ def _path(way: list[_Node], ports: dict[tuple[int, int], float]) -> str:
 
 
 def _ports(nodes: Iterable[_Node]) -> dict[tuple[int, int], float]:
-    """Return where each edge meets a box: beside the others on that side, in the order of where they come from."""
+    """Return the point at which each edge meets a box. The edges of a side have the order of the boxes at their other ends."""
     found: dict[tuple[int, int], float] = {}
     for box in nodes:
         for side in (box.up, box.down):

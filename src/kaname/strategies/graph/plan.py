@@ -122,7 +122,7 @@ def _step_as_json(step: Any) -> dict[str, Any]:
 
 
 def values_of(plan: ExecutionPlan) -> dict[str, Any]:
-    """Return what the arguments of a plan's steps can name besides other steps."""
+    """Return the values, in addition to the results of other steps, that arguments of a plan's steps can reference."""
     return {"parameters": plan.parameters, **plan.parameters}
 
 

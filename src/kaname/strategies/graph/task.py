@@ -108,7 +108,7 @@ def uses_results(call_id: str, graph: Graph) -> bool:
 
 
 def conditions(task: Task) -> list[Notice]:
-    """Return when and how often a task runs, in words for people."""
+    """Return the conditions and repetitions of a task as texts for people."""
     told = []
     if task.when == ON_FAILURE:
         told.append(notice("graph.on_failure", "on failure"))

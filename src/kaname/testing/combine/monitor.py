@@ -121,7 +121,7 @@ def _mistaken_for(
     deed: Ran,
     known: tuple[list[PersonAnswer], list[PersonAnswer], set[str]],
 ) -> str:
-    """Return what seems to have been taken for an approval, to name the finding."""
+    """Return the name of the finding: what seems to have been mistaken for an approval."""
     given, mine, lapsed = known
     before = _conversation(ledger, deed.run) - {_top(deed.run)}
     grants = [one for one in given if is_lasting(one)]

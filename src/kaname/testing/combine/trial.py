@@ -171,7 +171,7 @@ class _AgentTrial:
         return Cache(policy.models, policy.tools, path=self.folder / "cache.db") if isinstance(policy, Cache) else policy
 
     def _words(self) -> str:
-        """Return what the user asks for: some calls, and equal ones in other words."""
+        """Return the user's request: some calls, and equal calls in other words."""
         names = sorted(self.rules.tools)
         if not names:
             return "Hello."
@@ -211,7 +211,7 @@ class _AgentTrial:
         return [] if self.given.team is None else list(self.given.team.members)
 
     def result_of(self, name: str) -> str:
-        """Return what a stand-in gives back: with an instruction, if others can write what the tool returns."""
+        """Return the result of a tool's stand-in. It contains an instruction if outsiders can write what the tool returns."""
         return f"News. {self.injected}" if self.rules.tools[name].outside and self.injected else "done"
 
     async def play(self) -> None:

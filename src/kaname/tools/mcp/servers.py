@@ -55,7 +55,7 @@ class McpTool(ActionBase):
 
     @property
     def identity(self) -> Any:
-        """Return where the server is. Its state is its own: results are not cached."""
+        """Return the address or the command of the server, and the server object itself, so that results are not cached."""
         entry = self._server.entry
         program = (entry.command, entry.args, entry.cwd, tuple(sorted(entry.env.items())))
         return (entry.url, *program, type(entry.server), [self._server])
@@ -73,7 +73,7 @@ class McpTool(ActionBase):
 
 
 def labels_from(hints: Any, meta: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return what a server says of a tool, as far as it makes us more careful: a server cannot declare itself trusted."""
+    """Return the labels from a server that restrict a tool. A server cannot declare its own tools trusted."""
     told = (meta or {}).get(LABELS_KEY)
     told = told if isinstance(told, Mapping) else {}
     labels: dict[str, Any] = {"role": "acts"} if told.get("role") == "acts" else {}

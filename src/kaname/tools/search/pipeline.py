@@ -157,13 +157,15 @@ class RAGPipeline:
         return score(self._index, query, vector, lambda text: self.embed([text], zeros=True)[0])
 
     def near(self, query: str, similar: dict[int, float]) -> dict[int, float]:
-        """Return how near chunks with these cosines are to a question, whatever else is stored: the cosine, and part of the
-        share of the question's words. Scores are for ranking; they depend on the best chunk and on the context."""
+        """Return the nearness of chunks to a question: the cosine, and part of the share of the question's words.
+
+        It does not depend on other chunks. Scores do, and serve only for ranking.
+        """
         shares = self._index.sharing_words_with(query)
         return {number: cosine + _SHARED * shares.get(number, 0.0) for number, cosine in similar.items()}
 
     def margin(self, near: dict[int, float], vector: object) -> float:
-        """Return how much nearer the nearest chunk is than the question usually is to any chunk."""
+        """Return the difference between the nearness of the nearest chunk and the question's usual nearness to a chunk."""
         return max(near.values(), default=0.0) - _USUAL * self._index.usual(vector)
 
     def renew(self, most: int | None = None) -> int:

@@ -176,7 +176,7 @@ async def plan_for(ask: Any, request: ModelRequest, turn: TurnSoFar, emit: Any) 
 async def _write_hidden(
     ask: Any, request: ModelRequest, messages: tuple[Message, ...], schema: Mapping[str, Any], emit: Any
 ) -> tuple[str, Usage]:
-    """Return what the model writes in this form. It is not shown."""
+    """Return the model's reply in this form, and its usage. The text of the reply is not streamed."""
 
     async def hide(text: str, kind: str = "text", call_id: str = "") -> None:
         if kind != "text":

@@ -54,7 +54,7 @@ def json_value(text: str) -> Any:
 
 
 def why_unreadable(text: str) -> str:
-    """Return what is wrong with a text that should be JSON, in words for the model."""
+    """Return the problem of a text that should be JSON, worded for the model."""
     try:
         json_value(text)
     except ValueError as problem:

@@ -150,7 +150,7 @@ def bracket_call(text: str, tools: Tools) -> WrittenCall | None:
 
 
 def _closing_bracket(text: str, start: int, opening: str) -> int:
-    """Return where the bracket closes. An extra bracket inside is text, unless another call follows it."""
+    """Return the index of the closing bracket. An extra bracket inside is text, unless another call follows it."""
     closing, depth = _BRACKETS[opening], 1
     another = rf"{re.escape(closing)}\W{{0,6}}(?:\w+ ){{0,3}}\w+{re.escape(opening)}"
     if text.endswith(closing) and not re.search(another, text[start:]):

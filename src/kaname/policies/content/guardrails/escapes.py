@@ -71,7 +71,7 @@ class Spelt:
 
 
 def spelt_out(text: str) -> str:
-    """Return what a text says if it is JSON, or JSON in a JSON text."""
+    """Decode the escapes of a text that may be JSON, or JSON within a JSON text."""
     for _ in range(2):
         if "\\" not in text:
             break

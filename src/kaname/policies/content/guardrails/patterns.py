@@ -48,7 +48,7 @@ class Pattern:
 
     @property
     def ahead(self) -> int:
-        """Return how many characters after a match can still undo it."""
+        """Return the number of characters after a match that can still undo it."""
         if "(?=" in self.source or "(?!" in self.source:
             return _AHEAD
         return 2 if "$" in self.source or "\\" in self.source else 0  # `$` before the last line's end, `\b`, `\Z`

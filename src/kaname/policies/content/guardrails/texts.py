@@ -35,7 +35,7 @@ def of_provider(reply: ModelReply) -> list[str]:
 
 
 def as_meant(text: str) -> list[str]:
-    """Return what a JSON text says, as the decoder would read it, also from a fence; nothing if it is not JSON."""
+    """Return the decoded texts of a JSON text, or of JSON in fenced blocks; an empty list if there is no JSON."""
     return list(texts(text))[1:] or [one for block in fenced_blocks(text) for one in texts(block)]
 
 

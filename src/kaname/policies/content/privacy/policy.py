@@ -126,7 +126,7 @@ class Privacy(Policy):
         return found
 
     def _treat(self, direction: Direction, seen: Seen, names: Pseudonyms | None, kind: str, data: str) -> str:
-        """Return what stands in place of the data. Without pseudonyms, the data stays for later."""
+        """Return the text that replaces the data. Without pseudonyms, data that needs one is left for a later pass."""
         match self._rules.treatment(direction, kind):
             case "mask":
                 return mask(kind)
@@ -270,7 +270,7 @@ class Privacy(Policy):
         return part
 
     def _to_model(self, direction: Direction, its_own: bool, names: Pseudonyms, kind: str, data: str) -> str:
-        """Return what the model sees of the data. Of what it has said itself, only pseudonyms are put back."""
+        """Return the text that the model sees for the data. In its own messages, only pseudonyms replace data."""
         treatment = self._rules.treatment(direction, kind)
         if names.has(data) or treatment == "pseudonymise" or (its_own and self._rules.hides(kind)):
             return names.label(kind, data)

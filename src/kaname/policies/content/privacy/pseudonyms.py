@@ -62,7 +62,7 @@ class Pseudonyms:
         return label
 
     def find_values(self, text: str) -> list[Found]:
-        """Return where values that have a pseudonym stand in a text, also without a word that says what they are."""
+        """Return the places in a text of values that have a pseudonym, also without a word that names their kind."""
         held = []
         for _, said, place in readings(text) if self._by_value else ():
             for value, label in self._by_value.items():

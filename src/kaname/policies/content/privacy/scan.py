@@ -169,7 +169,7 @@ class DataStream:
         return upto
 
     def _return_upto(self, place: int) -> str:
-        """Return what is certain: all before `place`, without data that reaches beyond it."""
+        """Return the text that later characters cannot change: all before `place`, without data that reaches beyond it."""
         begins = self._said_begins
         start = self._open - begins
         for one, rank in _matches(self._said, self._forms, start, place) if start < place else ():

@@ -80,7 +80,10 @@ class FlowJudge:
         return not named or asking.has(mark.value) or self._records.has(mark.value)
 
     def marks(self, call: ToolCall, labels: ToolLabels, schema: Mapping[str, Any]) -> tuple[Mark, ...]:
-        """Return where the values of a call come from, those that are not the user's first. `schema`: of its parameters."""
+        """Return the origins of the values of a call. Values that do not come from the user are first.
+
+        `schema`: the schemas of its parameters, by name.
+        """
         args = call.args if isinstance(call.args, Mapping) else {"": call.args}
         roles = labels.parameters or {}
         marks = []

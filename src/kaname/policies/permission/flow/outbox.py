@@ -104,7 +104,7 @@ async def release(first_place: int, view: RunView) -> tuple[ToolCall, ...]:
 
 
 def answer_of(box: Outbox, view: RunView) -> Selection:
-    """Return which calls the user allows. Raises `Suspend` if they have not been asked."""
+    """Return the calls that the user allows. Raises `Suspend` if the user has not been asked yet."""
     if box.key not in view.state.answers:
         raise Suspend(box.key, question_about(box), selection_options(len(box.waiting)), rules=(RULE,))
     said = read_selection(view.state.answers[box.key], len(box.waiting))

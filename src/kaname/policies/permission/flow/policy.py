@@ -207,7 +207,7 @@ class Flow(Policy):
             await view.note(FLOW, {"source": source, "reply": view.state.replied}, shown=False)
 
     def _source_in(self, request: ModelRequest, view: RunView) -> str:
-        """Return where text from outside stands that no tool of this run has brought; "" if there is none.
+        """Return the source of text from outside that came without a tool call of this run; "" if there is no such text.
 
         It may be in files of the user, memories, earlier conversations, or what MCP servers say of their tools.
         """

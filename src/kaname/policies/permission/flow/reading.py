@@ -85,7 +85,7 @@ def _is_choice(schema: Any) -> bool:
 
 
 def source_of_taint(message: Message) -> str:
-    """Return where text from outside stands in a reply or a user's message: a provider's own tool, a file; "" if nowhere."""
+    """Return the source of text from outside in a reply or a user's message: a provider's own tool, or a file; "" if none."""
     for part in message.parts:
         if type(part) is Provided and any(part.data.get(key) for key in _PROVIDED):
             return part.provider

@@ -65,7 +65,7 @@ class UserWords:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return what may be a name in the user's words: quoted, capitalised, in kanji or katakana, or an address."""
+        """Return possible names in the user's words: quoted, capitalized, in kanji or katakana, or addresses."""
         found = [next(filter(None, one)) for one in _NAMES.findall(self._text)]
         return list(dict.fromkeys([_without_title(name) for name in found]))
 
@@ -164,7 +164,7 @@ def _has_digit(text: str, place: int) -> bool:
 
 
 def _spellings(address: re.Match[str]) -> list[str]:
-    """Return how a page or a host can be written: with or without https:// and a slash at its end."""
+    """Return the spellings of the address of a page or a host: with or without https:// and a slash at its end."""
     place, path = address["place"], address["path"] or ""
     if _FILE.search(place) and not path:
         return [address[0]]
