@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from typing import Any
 
 from .source import ROOT, TESTS, Function, functions, modules, nodes, own_nodes
@@ -243,7 +244,7 @@ def described_parameters(names: Sequence[str] = ()) -> tuple[int, int, list[str]
     total, missing = 0, list[str]()
     for name in names or kaname.__all__:
         thing = getattr(kaname, name)
-        if inspect.isclass(thing) and issubclass(thing, BaseException):
+        if inspect.isclass(thing) and issubclass(thing, BaseException | Enum):  # nobody calls an `Enum` with parameters
             continue
         text = _texts(thing)
         for parameter in _parameters(thing):

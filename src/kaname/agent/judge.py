@@ -30,9 +30,14 @@ _SCHEMA: Mapping[str, Any] = {
 
 
 class Judge:
-    """`Guardrails(output_checks=[Judge("openai/…", "No medical advice.")])`. What it costs is counted with the run.
+    """A check of texts by a model: `Guardrails(output_checks=[Judge("openai/…", "No medical advice.")])`.
 
-    A judge that cannot be reached, or says something else, blocks."""
+    Its cost counts for the run. If the model cannot be reached, or does not return a valid verdict, the text is blocked.
+
+    Args:
+        model: The model that judges, or its name.
+        rule: The rule that texts must follow, in words.
+    """
 
     def __init__(self, model: Model | str, rule: str) -> None:
         self._model, self._rule = resolve(model), rule

@@ -72,6 +72,13 @@ class Chunk(dict[str, Any]):
 
     Only `type` is stored in the dict itself, so that `json.dumps` does not take it for an empty dict; the other values are
     built on access. A chunk cannot be changed; `dict(chunk)` makes a copy that can.
+
+    Args:
+        stamp: The time in seconds since 1970. The key `time` has it as a text in UTC.
+        agent: The name of the agent.
+        type: The kind of the chunk, such as "delta".
+        data: The fields of this kind.
+        seq: The number of the fact that the chunk shows; 0 for a delta.
     """
 
     __slots__ = ("agent", "data", "encoded", "seq", "stamp", "type")

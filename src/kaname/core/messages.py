@@ -16,10 +16,15 @@ StopReason = Literal["tool_use", "end_turn", "max_tokens", "stop_sequence"]
 
 @record
 class Usage:
-    """Tokens and cost. A cost of `None` means that it is unknown; it does not mean zero.
+    """Tokens and cost.
 
-    `cached` is the part of the input that came from the provider's cache, `reasoning` the part of the output that was
-    reasoning. `most` is the highest possible cost, if the cost is unknown but has a bound.
+    Args:
+        input: The number of tokens that the model has read.
+        output: The number of tokens that it has written.
+        cached: The part of the input that came from the provider's cache.
+        cost: The cost in US dollars. None means that it is unknown; it does not mean zero.
+        reasoning: The part of the output that was reasoning.
+        most: The highest possible cost, if the cost is unknown but has a bound.
     """
 
     input: int = 0
@@ -76,7 +81,14 @@ class Text:
 
 @record
 class Media:
-    """A picture, a sound or a file: its bytes as base64 in `data`, or an address in `url`."""
+    """A picture, a sound or a file.
+
+    Args:
+        mime: The media type, such as "image/png".
+        data: The bytes as base64, unless there is a `url`.
+        url: The address of the medium.
+        name: The name of the file, or "".
+    """
 
     mime: str
     data: str = ""
@@ -148,7 +160,13 @@ REFUSAL = "refusal"  # the type of a `Provided` that says that the text is the m
 
 @record
 class ToolCall:
-    """A call that the model asks for. `args` is the parsed object, or the raw text if that is not a JSON object."""
+    """A call of a tool.
+
+    Args:
+        id: The id of the call. In the reply of a model, it can be "": kaname gives each call an id of its own.
+        name: The name of the tool.
+        args: The arguments by name, or the raw text if the model did not write a JSON object.
+    """
 
     id: str
     name: str
@@ -169,6 +187,8 @@ class ToolResult:
     Args:
         output: The whole output.
         error: The error message, or `None`.
+        call_id: The id of the call. kaname fills it in.
+        name: The name of the tool that was called. kaname fills it in.
         shown: A shorter text that the model reads instead of an output that is too long.
         media: Pictures and files that the tool returned.
         transfer: The agent that takes over, if the call was a handoff.
@@ -208,6 +228,13 @@ Part = Text | Media | Thinking | Provided | ToolCall | ToolResult
 
 @record
 class Message:
+    """A message of a conversation.
+
+    Args:
+        role: "system", "user", "assistant" or "tool".
+        parts: The parts: texts, media, thoughts, calls and results.
+    """
+
     role: Role
     parts: tuple[Part, ...]
 
@@ -344,9 +371,15 @@ NOTE = "Your last reply could not be read: "
 class ModelReply:
     """A model's reply.
 
-    `problem`: what is wrong with its form, or ""; `advice`: how to write it instead. The model receives both. `served`: the
-    name of the model that answered, as the provider reports it; `request_id`: the provider's id of the request. Both are "" if
-    the provider does not say.
+    Args:
+        message: The message, with the role `assistant`.
+        stop_reason: The reason for the end of the reply, or None if the provider reports none.
+        usage: Tokens and cost.
+        model: The name of the model that was called.
+        problem: The mistake in the form of the reply, or "". The model receives it and is called again.
+        advice: The correct form, which the model receives with `problem`.
+        served: The name of the model that answered, as the provider reports it; "" if it does not.
+        request_id: The provider's id of the request, or "".
     """
 
     message: Message

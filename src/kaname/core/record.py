@@ -154,7 +154,12 @@ def _code(count: int, made: frozenset[int], checks: bool, with_setters: bool, wi
 
 
 def replace(value: T, **changes: Any) -> T:
-    """Return a copy of the value with some fields changed."""
+    """Return a copy of a value with some fields changed.
+
+    Args:
+        value: The value. It stays as it is.
+        changes: The new values of fields, by name.
+    """
     cls = type(value)
     copy, read, places = _reader(cls)  # type: ignore[arg-type]
     for name in changes:

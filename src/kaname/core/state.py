@@ -56,45 +56,92 @@ class Spent:
 
 @mutable
 class State:
+    """The state of a run, computed from its facts.
+
+    A *turn* begins with a message of the user. The conversation includes the earlier runs that this run continues.
+
+    Attributes:
+        agent: The name of the agent at work.
+        session: The session of the run, or "".
+        user: The user to whom the run belongs, or "".
+        by: The person who started the run for the user, or "" if the user did.
+        messages: The conversation, without the instructions.
+        said: All messages of the user, also those that a summary has replaced.
+        filed: Messages with files that a summary has replaced.
+        parent: The run and the call that opened this run, if it is a child.
+        trace: The `traceparent` with which the run was started, or "".
+        model: The name of the model with which the run was started.
+        strategy: The kind of the strategy; "" in older records.
+        turns: The number of turns, including this one.
+        turn_start: The index in `messages` at which this turn begins.
+        withheld: The question of this turn, if a policy has blocked it and has not let it through since.
+        open: The calls of the last reply by id, in its order, until all of them have results.
+        callers: The agents that asked for the open calls, by call id.
+        unanswered: The number of open calls without a result.
+        judging: True if the last reply has not been acted on yet.
+        noted: True if the note for the next model call is already in the messages.
+        replies: The replies of this turn.
+        started: The calls that have started and not finished, by id.
+        interrupted: Ids of calls that a crash interrupted. Running one of them again does not count as another start.
+        starts: The number of starts of each tool in this turn, by name. Resuming the run does not reset it.
+        stand_ins: The calls of this turn for which another tool was used, as pairs of the call id and that tool's name.
+        results: The results of this turn, by call id.
+        questions: The questions that wait for an answer, by key.
+        answers: The answers, by the keys of their questions.
+        answered_by: The people who gave the answers, by key.
+        settled: The answered questions about calls, by key.
+        custom: The data of the last custom fact of each name.
+        spent: The counters for limits.
+        usage: Tokens and cost of this run.
+        limit: The limit that was reached, while the model is asked for its final answer.
+        stop: The end of the run, if it has ended.
+        output: The output that the end of the run recorded, as JSON; None if there is none, or the run has not ended.
+        attempt: 1, and 1 more for each time that the run was resumed.
+        seq: The number of this run's last fact.
+        replied: The number of replies in the conversation. Call ids are made from it.
+        facts: The number of facts in the conversation.
+        time: The time of the last fact, in seconds since 1970.
+    """
+
     agent: str = ""
     session: str = ""
     user: str = ""
-    by: str = ""  # the person who started the run for the user
+    by: str = ""
     messages: list[Message] = field(factory=list)
-    said: list[Message] = field(factory=list)  # the user's messages, also those that were summarised since
-    filed: list[Message] = field(factory=list)  # messages with files that were summarised since
-    parent: tuple[str, str] | None = None  # the run and the call that opened this one
-    trace: str = ""  # the traceparent that it was started with
-    model: str = ""  # the name of the model that the run was started with
-    strategy: str = ""  # the kind that made the run; unknown in older records
-    turns: int = 0  # how many there were, this one among them
-    turn_start: int = 0  # where this turn's messages begin
-    withheld: Message | None = None  # this turn's question, if it was blocked and has not been let through since
-    open: dict[str, ToolCall] = field(factory=dict)  # the last reply's calls, in its order, until all are answered
-    callers: dict[str, str] = field(factory=dict)  # the agents that asked for them
-    unanswered: int = 0  # of them
-    judging: bool = False  # the last reply has not been acted on yet
-    noted: bool = False  # the note for the next model call is already in the messages
-    replies: list[ModelReplied] = field(factory=list)  # of this turn
-    started: dict[str, ToolStarted] = field(factory=dict)  # and not finished
-    interrupted: list[str] = field(factory=list)  # calls that a crash has interrupted: running them again is the same start
-    starts: dict[str, int] = field(factory=dict)  # how often tools were started in this turn, by name; a resume keeps it
-    stand_ins: list[tuple[str, str]] = field(factory=list)  # calls of this turn that another tool was used for, and which
-    results: dict[str, ToolResult] = field(factory=dict)  # of this turn
-    questions: dict[str, Asked] = field(factory=dict)  # and not answered
+    said: list[Message] = field(factory=list)
+    filed: list[Message] = field(factory=list)
+    parent: tuple[str, str] | None = None
+    trace: str = ""
+    model: str = ""
+    strategy: str = ""
+    turns: int = 0
+    turn_start: int = 0
+    withheld: Message | None = None
+    open: dict[str, ToolCall] = field(factory=dict)
+    callers: dict[str, str] = field(factory=dict)
+    unanswered: int = 0
+    judging: bool = False
+    noted: bool = False
+    replies: list[ModelReplied] = field(factory=list)
+    started: dict[str, ToolStarted] = field(factory=dict)
+    interrupted: list[str] = field(factory=list)
+    starts: dict[str, int] = field(factory=dict)
+    stand_ins: list[tuple[str, str]] = field(factory=list)
+    results: dict[str, ToolResult] = field(factory=dict)
+    questions: dict[str, Asked] = field(factory=dict)
     answers: dict[str, Any] = field(factory=dict)
-    answered_by: dict[str, str] = field(factory=dict)  # the people who gave the answers, by key
-    settled: dict[str, Asked] = field(factory=dict)  # the questions about calls that were answered, by key
-    custom: dict[str, Any] = field(factory=dict)  # the data of the last custom fact, by its name
+    answered_by: dict[str, str] = field(factory=dict)
+    settled: dict[str, Asked] = field(factory=dict)
+    custom: dict[str, Any] = field(factory=dict)
     spent: Spent = field(factory=Spent)
-    usage: Usage = NOTHING  # of this run
-    limit: Stop | None = None  # it is reached, and the model is asked for its last words
+    usage: Usage = NOTHING
+    limit: Stop | None = None
     stop: Stop | None = None
     output: Any = None
     attempt: int = 1
-    seq: int = 0  # of this run's last fact
-    replied: int = 0  # replies in all, those of the runs before among them: call ids are minted from it
-    facts: int = 0  # facts in all, those of the runs before among them
+    seq: int = 0
+    replied: int = 0
+    facts: int = 0
     time: float = 0.0
 
     def is_another(self, person: str) -> bool:

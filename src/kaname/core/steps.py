@@ -120,6 +120,12 @@ class AgentStep:
 
     The last step of a finished run has no action. Its thought is the reason for the answer, or the answer itself if the model
     gave no reason.
+
+    Attributes:
+        thought: The text or the thinking of the model before the call.
+        action: The name of the tool, or None.
+        action_input: The arguments of the call.
+        observation: The result of the call as the model reads it; None if there is none yet.
     """
 
     thought: str = ""

@@ -36,11 +36,20 @@ _HEAD = (
 
 
 class Memory(MemoryFiles):
-    """`most`, `tokens`: how much is recalled for a turn. `folder`: by default beside the journal of this project.
+    """The memory of an agent: it learns from runs that have ended, and recalls memories that fit the user's message.
 
-    `learn`: `rules` keeps what the user states, in his own words, and costs nothing; `model` has `model`, or the agent's own,
-    write down what is worth keeping, in a run of its own after each run; `nothing` leaves it to the tools and to people.
-    `forget_after`: a time (`365d`) after which what nobody has spoken of is forgotten, except profiles.
+    Args:
+        folder: The folder of the memories (default: next to the journal of this project).
+        learn: "rules" (default) stores statements of the user in the user's own words, without a model. "model" (default if
+            there is a `model`) lets a model choose and write the memories, in a run of its own after each run. "nothing"
+            leaves it to tools and people.
+        model: The model that learns, or its name (default: the agent's model).
+        most: The maximum number of memories that are recalled for a turn (default: 8).
+        tokens: The maximum number of their tokens (default: 800).
+        forget_after: The time, such as "365d", after which memories that did not come up are forgotten, except profiles. By
+            default they are kept.
+        embeddings: The embeddings of the search: "local", "openai/MODEL", or an object with `name` and `embed`. By default
+            those with which the file was made, or "local".
     """
 
     head = _HEAD

@@ -96,10 +96,17 @@ class Pruned(NamedTuple):
 
 
 async def prune(journal: Journal, keep: Keep, *, agent: str = "", dry_run: bool = False, now: float | None = None) -> Pruned:
-    """Delete the ended runs that are older than `keep` says, some at a time, so that other writers never wait for long.
+    """Delete ended runs whose retention time is over, some at a time, so that other writers never wait for long.
 
-    A run stays as long as another run goes on from it that stays: a later turn of its session, or a fork. Runs inside a run go
-    with it. `dry_run` deletes nothing and reports what would go.
+    A run is kept as long as a run that continues from it is kept: a later turn of its session, or a fork. Runs inside a run are
+    deleted with it.
+
+    Args:
+        journal: The journal.
+        keep: The retention times.
+        agent: Delete only runs of this agent (default: of all agents).
+        dry_run: True to delete nothing, and return what would be deleted.
+        now: The present time in seconds since 1970 (default: that of the clock).
     """
     deleted: list[str] = []
     kinds: Counter[tuple[str, str]] = Counter()

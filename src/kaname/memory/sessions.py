@@ -42,7 +42,11 @@ class Session(NamedTuple):
 
 
 class Sessions:
-    """The sessions of a journal."""
+    """The sessions of a journal.
+
+    Args:
+        journal: The journal.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -54,7 +58,7 @@ class Sessions:
             agent: Only sessions of this agent.
             user: Only sessions of this user.
             before: Only sessions that changed before this place: the `place` of the last session of the page before.
-            limit: At most so many.
+            limit: The maximum number of sessions.
         """
         return [_session(one) for one in await self._journal.sessions(agent=agent, user=user, before=before, limit=limit)]
 

@@ -60,7 +60,11 @@ class RunRequest:
 
 
 class SharedSession(str):
-    """A session of several agents or users: `session_id=SharedSession("meeting")`. Others belong to one agent and one user."""
+    """A session of several agents or users: `session_id=SharedSession("meeting")`. Others belong to one agent and one user.
+
+    Args:
+        name: The name of the session.
+    """
 
     def __new__(cls, name: str) -> SharedSession:
         return super().__new__(cls, f"{SHARED}{name}")

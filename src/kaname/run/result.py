@@ -36,10 +36,21 @@ else:
 
 @record
 class Result(Generic[OutputT]):
-    """`output` is the answer: typed where a type was asked for, else the text. After a limit it is the best there is.
+    """The result of a run.
 
-    `stop.kind` tells how the run ended: `completed`, `degraded` (an answer without the tools that failed), a limit, `failed`,
-    `cancelled`, or `waiting` for `questions`; `released`: it was let go, and can be resumed.
+    Attributes:
+        run_id: The id of the run.
+        output: The answer: an object of the output type, if the agent has one, else the text. After a limit, it is the best
+            answer so far.
+        text: The last text of the model in this turn.
+        stop: The end of the run. `stop.kind` is `completed`, `degraded` (an answer without the tools that failed), a limit,
+            `failed`, `cancelled`, `waiting` (for `questions`), or `released`: the run can be resumed.
+        usage: Tokens and cost of the run.
+        questions: The questions to answer, by key.
+        history: The conversation. Every call in it has its result.
+        session: The session of the run, or "".
+        attempt: 1, and 1 more for each time that the run was resumed.
+        state: The state of the run.
     """
 
     run_id: str

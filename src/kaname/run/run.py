@@ -207,8 +207,18 @@ async def let_go_of(runs: Iterable[Run[Any]], others: Iterable[asyncio.Task[Any]
 class Run(AsyncIterator[Chunk], Generic[OutputT]):
     """A run, as `agent.run(…)` returns it. It starts when it is awaited, iterated or started.
 
-    After leaving an `async for` early, `await run` goes on to the result. A run that nobody holds any more is cancelled, and
-    so is one whose iteration is cancelled; `detach()` lets it outlive them.
+    After leaving an `async for` early, `await run` continues to the result. A run without references to it is cancelled, and so
+    is one whose iteration is cancelled; `detach()` lets the run continue without them.
+
+    Agents create runs; programs do not.
+
+    Args:
+        run_id: The id of the run.
+        begin: Opens the run on the channel to its readers, and returns its scope.
+        view: Makes the result from the id and the state.
+        journal: The journal of the run.
+        abort_event: An `Event`. Setting it aborts the run.
+        tell: Stores a message to the run, for `say`.
     """
 
     def __init__(

@@ -66,7 +66,11 @@ class Rules:
 
 
 def max_steps(limit: int | None) -> Rule:
-    """Limit the steps of a turn: model calls, and tool calls that the strategy makes without the model."""
+    """Limit the steps of a turn: model calls, and tool calls that the strategy makes without the model.
+
+    Args:
+        limit: The maximum number of steps; None for no limit.
+    """
 
     def judge(state: State, step: Step, limit: float) -> str | None:
         more = 1 if isinstance(step, CallModel) else 0
@@ -80,7 +84,11 @@ def max_steps(limit: int | None) -> Rule:
 
 
 def no_repeats(limit: int | None = 2) -> Rule:
-    """Limit the calls of one tool with the same arguments in a turn. Arguments are compared by value."""
+    """Limit the calls of one tool with the same arguments in a turn. Arguments are compared by value.
+
+    Args:
+        limit: The maximum number of equal calls (default: 2); None for no limit.
+    """
 
     def judge(state: State, step: Step, limit: float) -> str | None:
         call = _first_over(state, step, limit, state.spent.by_call, call_key)
@@ -94,7 +102,11 @@ def no_repeats(limit: int | None = 2) -> Rule:
 
 
 def per_tool(limit: int | None = 5) -> Rule:
-    """Limit how often each tool is started in a turn. Retries, and calls in place of another tool, count; cache hits do not."""
+    """Limit the starts of each tool in a turn. Retries, and calls in place of another tool, count; cache hits do not.
+
+    Args:
+        limit: The maximum number of starts (default: 5); None for no limit.
+    """
 
     def judge(state: State, step: Step, limit: float) -> str | None:
         call = _first_over(state, step, limit, state.spent.by_tool, lambda call: call.name)
@@ -108,7 +120,10 @@ def per_tool(limit: int | None = 5) -> Rule:
 def deadline(limit: float | str | None) -> Rule:
     """Limit the working time of a turn. Waiting for a person, and time in which no process runs it, do not count.
 
-    Judged between steps here; the agent also interrupts a model or tool call that is under way when the time is up.
+    The rule is checked between steps. When the time is over, the agent also interrupts a model or tool call in progress.
+
+    Args:
+        limit: Seconds, or a text such as "5m"; None for no limit.
     """
 
     def judge(state: State, step: Step, limit: float) -> str | None:
@@ -120,11 +135,15 @@ def deadline(limit: float | str | None) -> Rule:
 
 
 def cost(limit: float | str | None, *, unpriced: bool = False) -> Rule:
-    """Limit the US dollars of a turn. A reply is made no longer than what is left can buy, and when little is left, the model
-    is told to answer with what it has.
+    """Limit the cost of a turn in US dollars.
 
-    What tools spend counts, and so do agents that run inside them. A model whose price is unknown is not called. With
-    `unpriced` it is, and only costs that its provider reports are limited.
+    Replies are bounded to the length that the remaining money can pay. When little is left, the model is asked to answer with
+    the work so far. Costs of tools, and of agents that run inside them, count.
+
+    Args:
+        limit: US dollars, or a text such as "$0.50"; None for no limit.
+        unpriced: True to call models whose price is unknown. Only costs that the provider reports are then limited. By
+            default, such a model is not called.
     """
 
     def judge(state: State, step: Step, limit: float) -> str | None:

@@ -120,7 +120,13 @@ class StandardTerminationPolicy:
 
 @record
 class DuplicateDetectionPolicy:
-    """Wraps any policy: a repeated call, or one tool called too often, ends the run."""
+    """A termination policy that ends the run if a call is repeated, or one tool is called too often.
+
+    Args:
+        base: The policy that decides otherwise (default: `StandardTerminationPolicy`).
+        max_duplicate_tool_calls: The maximum number of equal calls (default: 2).
+        max_tool_calls_per_tool: The maximum number of calls of one tool (default: 5); None for no limit.
+    """
 
     base: TerminationPolicy = field(factory=StandardTerminationPolicy)
     max_duplicate_tool_calls: int = 2

@@ -35,9 +35,13 @@ class Shown(NamedTuple):
 
 
 class Meeting:
-    """`people`: what each may do: `read` the stream, `speak` as well, or `approve` as well (answer what a run asks).
+    """A conversation of several people with several agents.
 
-    `agents`: who answers; they share one journal, and the conversation. The first is the one that is meant where none is named.
+    Args:
+        name: The name of the meeting. Its session is `SharedSession(name)`.
+        agents: The agents that answer. They must share one journal. The first one answers if a message names no agent.
+        people: The right of each person: "read" the stream, "speak" as well, or "approve" as well, which allows to answer the
+            questions of runs.
     """
 
     def __init__(self, name: str, agents: Mapping[str, Any] | list[Any], people: Mapping[str, Right]) -> None:

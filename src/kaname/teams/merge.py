@@ -31,9 +31,18 @@ disagree, add nothing of your own. Write the answer alone."""
 
 @record
 class Merged:
-    """`value`: what they say together. `agreement`: the share of the answers, by their weights, that say it (for numbers: that
-    are equal to it). `dissent`: who says otherwise, and what. `failed`: who said nothing, and why. `tied`: others have as much
-    for them. `reason` and `run_id`: of the judge, if one was asked."""
+    """The merged answer of several agents.
+
+    Attributes:
+        value: The merged answer.
+        strategy: The strategy by which the answers were merged.
+        agreement: The share of the answers, by their weights, that agree with `value`. Numbers must be equal to it.
+        dissent: The other answers, by agent.
+        failed: The reasons of agents without an answer, by agent.
+        tied: True if another answer has the same weight.
+        reason: The reason of the judge, if one was asked.
+        run_id: The run of the judge, if one was asked.
+    """
 
     value: Any
     strategy: str

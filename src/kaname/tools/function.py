@@ -335,15 +335,22 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool: `@tool`, or `@tool(effect="pure", timeout="10s")`.
 
-    `effect` tells what a repeat would do, and so what happens to a call that a crash interrupted: `pure` and `idempotent`
-    run again, `compensable` is undone first, `irreversible` (the default) is looked up with `reconcile` or asked about.
-
-    `background=True`: a call returns at once, and the function works on. The model gets a message when it has ended, and
-    collects the result with the tool `tasks`. Without `timeout`, it can take as long as it likes.
-
-    `price`: the highest price of a call, such as "$0.04" (default: free). It is charged for every call, unless the call reports
-    its cost in `ToolResult.usage`, and a call that a limit on money cannot pay is refused. Agents that the tool runs are
-    charged in addition.
+    Args:
+        function: The function. Its type hints and its docstring describe the tool to the model.
+        effect: The effect of a call, which decides about a call that a crash interrupted. A "pure" or "idempotent" call runs
+            again. A "compensable" call is undone first. An "irreversible" call (default) is looked up with `reconcile`, or a
+            person is asked.
+        name: The name of the tool (default: that of the function).
+        description: The description for the model (default: the docstring).
+        timeout: Seconds, or a text such as "10s" (default: 300 s; no timeout with `background=True`).
+        undo: A function that takes back a call. It gets the arguments of the call.
+        reconcile: A function that finds out whether a call happened. It returns the result of the call, or None.
+        labels: The labels that `Flow` needs, as `ToolLabels` or a mapping.
+        background: True if a call returns at once while the function continues. The model gets a message when the function has
+            ended, and collects the result with the tool `tasks`.
+        price: The highest price of a call, such as "$0.04" (default: free). It is charged for every call, unless the call
+            reports its cost in `ToolResult.usage`. A call that a limit on money cannot pay is refused. Agents that the tool
+            runs are charged in addition.
     """
     for name in options:
         if name not in _OPTIONS:

@@ -63,7 +63,14 @@ def _is_action(tool: Any) -> bool:
 
 
 class ToolRegistry(Mapping[str, Action]):
-    """A mapping of the tools that were registered, in their order."""
+    """A mapping of the registered tools by name, in their order.
+
+    Args:
+        tools: Functions, `Tool` objects, or definitions to register.
+
+    Raises:
+        DuplicateToolError: Two tools have the same name.
+    """
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any] | Mapping[str, Any] | Any] = ()) -> None:
         self._tools: dict[str, Action] = {}

@@ -16,8 +16,17 @@ from ...strategies.orchestrate import GENERATE, Attempt, Phase, partial_output, 
 
 @record
 class ExecutionResult:
-    """What came of the steps of one plan, by their names: `status`, `output`, `error`; of a whole task, what came of it in the
-    end, why it was cancelled, and its `context`."""
+    """The result of one plan, or of a whole task.
+
+    Attributes:
+        plan: The plan. For a task: the last one.
+        steps: The outcome of each step by name, with `status`, `output` and `error`.
+        problem: The reason that the plan was not carried out, or "".
+        output: The output of the plan or of the task.
+        is_successful: True if all steps are done. For a task: True if the task is done.
+        reason: The reason that the task was cancelled or waits, or "".
+        context: The context of the task; None for the result of one plan.
+    """
 
     plan: ExecutionPlan | None = None
     steps: Mapping[str, Mapping[str, Any]] = field(factory=dict)
@@ -30,10 +39,25 @@ class ExecutionResult:
 
 @mutable
 class AgentContext:
-    """How far a task is. In a run it follows from the recorded facts, so that a killed process continues where it was.
+    """The progress of a task. A run computes it from its recorded facts, so that a killed process continues where it was.
 
-    A planner or a monitor of your own can call its methods: what they change is recorded with what the planner or the monitor
-    returns. Changes to the attributes are not.
+    A planner or a monitor of your own can call its methods. Their effect is recorded with the value that the planner or the
+    monitor returns. Changes to the attributes are not recorded.
+
+    Attributes:
+        user_input: The task.
+        current_plan: The plan that is carried out, or was carried out last.
+        execution_history: The results of all plans so far.
+        feedback_history: The feedback on all plans so far.
+        is_completed: True if the task is done.
+        is_cancelled: True if the task ended without being done.
+        cancellation_reason: The reason of the cancellation.
+        output: The output of the task, or of its plan so far.
+        run_id: The run of the task.
+        usage: Tokens and cost so far, as a `Usage`.
+        progress: The share of the current plan that is done, from 0 to 1.
+        phase: "planning", "execution", "monitoring", "evaluation", "completed" or "cancelled".
+        questions: The questions that wait for an answer, by the key to answer with.
     """
 
     user_input: str = ""
@@ -46,21 +70,21 @@ class AgentContext:
     output: Any = None
     run_id: str = ""
     usage: Any = None
-    progress: float = 0.0  # of the current plan: 0 to 1
+    progress: float = 0.0
     phase: Phase = "planning"
-    questions: Mapping[str, str] = field(factory=dict)  # what it waits for, by the key to answer with
+    questions: Mapping[str, str] = field(factory=dict)
     _unnamed_ = ("inside",)  # what a planner or a monitor can call in the run: see own_parts.Inside
 
     def add_feedback(self, feedback: str) -> None:
-        """Add what the next plan has to know."""
+        """Add feedback for the next plan."""
         self.feedback_history.append(feedback)
 
     def mark_completed(self) -> None:
-        """Say that the task is done."""
+        """Mark the task as done."""
         self.is_completed = True
 
     def mark_cancelled(self, reason: str) -> None:
-        """Say that the task is given up, and why."""
+        """Cancel the task with a reason."""
         self.is_cancelled, self.cancellation_reason = True, reason
 
     def to_result(self) -> ExecutionResult:

@@ -38,11 +38,12 @@ class TaskPlanner:
 
     Args:
         model: A model, or its name.
-        tools: What a plan can use.
-        instructions: Your own words, with `{tools}` where their list stands.
-        max_revisions: How many plans can follow the first (3 by default).
-        approve: A person sees every plan before it is carried out.
-        form: "full", or "simple" for small models: calls in their order, without names. By default what suits the model.
+        tools: The tools that a plan can use.
+        instructions: Your own prompt, with `{tools}` in place of the list of tools.
+        max_revisions: The maximum number of plans after the first (default: 3).
+        approve: True if a person must approve every plan before it is carried out.
+        form: "full", or "simple" for small models: calls in their order, without names. By default, the form that suits the
+            model.
     """
 
     model: Any = None
@@ -187,14 +188,20 @@ def _with_references(tool: Action) -> ToolSpec:
 
 @mutable
 class ExecutionMonitor:
-    """Evaluates: rules first (what failed, what is not as expected, and `rules`), then a model, if `judge`.
+    """Evaluates the result of a plan, first by rules and then with a model.
 
-    Override `evaluate_result` to decide otherwise; `await super().evaluate_result(result, context)` does all of the above.
+    The rules report failed steps, and outputs that are not as the plan expects. Override `evaluate_result` to decide
+    otherwise; `await super().evaluate_result(result, context)` evaluates as described here.
+
+    Args:
+        rules: Further rules. Each takes the plan and the outcomes of its steps, and returns an `EvaluationResult`, or None.
+        judge: False to evaluate without a model.
+        model: The model that evaluates, or its name (default: the planner's model).
     """
 
     rules: tuple[Judge, ...] = ()
     judge: bool = True
-    model: Any = None  # who judges; by default the planner's model
+    model: Any = None
 
     async def evaluate_result(self, result: ExecutionResult, context: AgentContext) -> EvaluationResult:
         """Return the verdict on a plan that was carried out: done, or to be tried again with feedback.
@@ -251,9 +258,9 @@ def _not_as_expected(plan: ExecutionPlan, steps: Mapping[str, Mapping[str, Any]]
 
 
 class StateManager:
-    """Keeps the state of tasks: every fact is in the journal, from which a killed process continues.
+    """Keeps the state of tasks in a journal, from which a killed process continues.
 
-    Override `save` to be given the `AgentContext` whenever it changes, for example to show it elsewhere.
+    Override `save` to receive the `AgentContext` whenever it changes, for example to show it elsewhere.
 
     Args:
         journal: A journal, or the path of one. By default the project's own.
@@ -263,4 +270,4 @@ class StateManager:
         self.journal = journal
 
     async def save(self, context: AgentContext) -> None:
-        """Keep the context. The journal has it already, so that there is nothing to do here."""
+        """Do nothing, because the journal has the context already. Override it to keep the context elsewhere."""

@@ -41,7 +41,14 @@ _spent: ContextVar[list[Usage] | None] = ContextVar("spent", default=None)
 
 @record
 class PlanResult:
-    """An action with its input, or the final answer (then `action` is `None`)."""
+    """The next step of a plan: an action with its input, or the final answer.
+
+    Attributes:
+        thought: The reason for the step, or "".
+        action: The name of the tool to call; None if this is the final answer.
+        action_input: The input of the tool.
+        final_answer: The answer; None if a tool is to be called.
+    """
 
     thought: str = ""
     action: str | None = None

@@ -41,10 +41,17 @@ _PARTS = ("planner", "tool_registry", "guardrails", "fallback_strategy", "max_st
 
 @record
 class AgentResult:
-    """What `AgentRuntime.run` returns.
+    """The result of `AgentRuntime.run`.
 
-    `stopped_reason`: `completed`, `max_steps_reached`, `tool_failure_degraded`, `blocked`, or another stop's kind, such as
-    `incomplete` for a model whose replies could not be read; `detail` says why. Where there is no answer, `answer` says so too.
+    Attributes:
+        answer: The answer. If there is none, a sentence that says so.
+        steps: The steps: thought, action, input and observation.
+        tool_calls: The number of tool calls.
+        stopped_reason: `completed`, `max_steps_reached`, `tool_failure_degraded`, `blocked`, or the kind of another stop, such
+            as `incomplete` if the model's replies could not be read.
+        run_id: The id of the run.
+        usage: Tokens and cost of the run.
+        detail: The details of `stopped_reason`.
     """
 
     answer: str
@@ -57,7 +64,12 @@ class AgentResult:
 
 
 class ReActPlanner:
-    """Make any model that can write text one that uses tools. `llm_provider`: a model, or the name of a provider."""
+    """Plans with any model that can write text: its tool calls are read from its text.
+
+    Args:
+        llm_provider: A model, the name of a model, or the name of a provider.
+        model: The name of the model, if `llm_provider` is the name of a provider.
+    """
 
     def __init__(self, llm_provider: LLMProvider | str, model: str = "") -> None:
         named = f"{llm_provider}/{model}" if isinstance(llm_provider, str) and model else llm_provider

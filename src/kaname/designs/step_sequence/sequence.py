@@ -64,13 +64,15 @@ class FinalResponseStep:
 class LoopPhase:
     """The phase of a step sequence.
 
+    Attributes:
+        name: The name of the phase.
+        retry_count: The number of answers that could not be decoded.
+
     | phase                       | tools are sent | the response schema is sent |
     |-----------------------------|----------------|-----------------------------|
     | `tool_use`                  | if there are   | if there are no tools       |
     | `final_output(retry_count)` | no             | yes                         |
     | `completed`                 | –              | –                           |
-
-    `retry_count` counts the answers that could not be decoded.
     """
 
     name: Literal["tool_use", "final_output", "completed"]

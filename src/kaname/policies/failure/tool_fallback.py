@@ -33,9 +33,16 @@ _UNKNOWN = "undeclared"  # a tool of the smallest protocol says nothing of effec
 
 @record
 class FallbackResult:
-    """`degraded`: all tries failed, and the answer has to do without this tool; `error` says why.
+    """The result of a tool after retries and fallbacks.
 
-    In a run an error that the model can mend, such as `1/0`, is an error and not degraded: the model reads it and goes on.
+    In a run, an error that the model can correct, such as `1/0`, is not `degraded`: the model reads it and continues.
+
+    Attributes:
+        output: The output of the tool.
+        error: The error message, or None.
+        attempts: The number of tries.
+        degraded: True if all tries failed, so that the answer has to do without this tool.
+        tool: The tool that returned the output, if it was used in place of another.
     """
 
     output: Any = None

@@ -53,13 +53,18 @@ class Member(Protocol):
 
 @record
 class Team:
-    """`members`: who can be given work. `transfer`, `delegate`: which of the two ways there are.
+    """The members of a team, and the ways in which an agent gives them work.
 
-    `roles`: what members may do and are good at, by name; then work can be delegated without saying to whom.
-    `on_handoff_return(name, result)`: called when a delegate has ended, well or not (with the error, if its model failed); what
-    it returns, if anything, takes the place of the answer. Also called at the end of a run that was transferred: its answer is
-    final, and what the function returns is not used.
-    `background`: the model can delegate work that goes on in the background, and keeps track of it with the tool `tasks`.
+    Args:
+        members: The agents that can be given work.
+        transfer: True if a member can take over the conversation.
+        delegate: True if a member can do a part of the work.
+        max_depth: The maximum number of transfers and delegations in a row (default: 5).
+        roles: The rights and skills of members, by name. With them, work can be delegated without naming a member.
+        on_handoff_return: Called with the name of the member and its result, or the error of its model, when a delegated task
+            ends. A value that is not None replaces the answer. It is also called at the end of a transferred run, whose answer
+            is final: its return value is not used then.
+        background: True if the model can delegate work that continues in the background. It gets the tool `tasks` for it.
     """
 
     members: tuple[Any, ...]

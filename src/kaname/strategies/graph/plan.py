@@ -22,11 +22,20 @@ _MOST_STEPS = 200
 
 @mutable
 class ExecutionStep:
-    """One tool call of a plan. `timeout`: seconds, a text such as "30s", or a `timedelta`; the step fails when it is over."""
+    """One tool call of a plan.
+
+    Attributes:
+        tool_name: The tool.
+        arguments: The arguments of the call. They can use the outputs of other steps as `${step}`.
+        expected_outcome: The expected output: a text for the model that evaluates it, or a JSON Schema, which is checked.
+        timeout: The time after which the step fails: seconds, a text such as "30s", or a `timedelta`.
+        name: The name of the step, by which others reference it.
+        depends_on: The names of steps that must be done before this one.
+    """
 
     tool_name: str = ""
     arguments: dict[str, Any] = field(factory=dict)
-    expected_outcome: str | Mapping[str, Any] = ""  # in words, for the judge; or a JSON Schema, which is checked
+    expected_outcome: str | Mapping[str, Any] = ""
     timeout: float | str | timedelta | None = None
     name: str = ""
     depends_on: Sequence[str] = ()
@@ -34,8 +43,15 @@ class ExecutionStep:
 
 @mutable
 class ExecutionPlan:
-    """`parameters`: values that the steps' arguments can use as `${name}` or `${parameters.name}`. If no step names what it
-    depends on, steps with effects, and those after them, are carried out in their order."""
+    """A plan of tool calls.
+
+    If no step names its dependencies, steps with effects, and the steps after them, are carried out in their order.
+
+    Attributes:
+        description: A sentence about the plan.
+        steps: The steps.
+        parameters: Values that the arguments of steps can use as `${name}` or `${parameters.name}`.
+    """
 
     description: str = ""
     steps: list[ExecutionStep] = field(factory=list)

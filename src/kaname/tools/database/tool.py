@@ -28,15 +28,23 @@ refuse_comments: ContextVar[bool] = ContextVar("refuse_comments", default=False)
 
 
 class DatabaseTool:
-    """`source`: a SQLite or DuckDB file, or `postgresql://…`. `tables`: only these; `functions`: more that may be used.
+    """A tool that answers SELECT statements from a database.
 
-    `name`: instead of the class's ("database").
+    Three checks protect the database. The engine's own parser must read one SELECT over the allowed tables. The connection is
+    read-only. And the statement runs in a process of its own, with limits on rows, size, time and memory. An `Engine` object of
+    your own runs in this process, after the first check.
 
-    `comments`: "strip" or "refuse"; if it is not given, they are stripped, except where `refuse_comments` holds (design A's
-    runtime). `allow_superuser`: let PostgreSQL be asked with a role that may read everything.
-    Three walls: the engine's own parser, of whose reading one SELECT over the tables is let through; the engine's own read-only
-    means; and a process of its own with limits on rows, size, time and memory. An `Engine` object of your own runs in this
-    process, behind the first wall.
+    Args:
+        source: A SQLite or DuckDB file, the URL of a PostgreSQL database (`postgresql://…`), or an `Engine`.
+        max_rows: The maximum number of rows of a result (default: 100).
+        max_characters: The maximum number of characters of a result (default: 40,000).
+        timeout: Seconds after which a statement is ended (default: 10).
+        max_memory: The maximum number of bytes that the process of the statement can use (default: 1 GB).
+        tables: The tables that can be read (default: all).
+        functions: SQL functions that are allowed in addition to the usual ones.
+        comments: "strip" or "refuse" comments in statements. By default they are stripped, except in design A's runtime.
+        allow_superuser: True to allow a PostgreSQL role that can read everything.
+        name: The name of the tool (default: "database").
     """
 
     name = "database"

@@ -26,11 +26,14 @@ Wanted = str | Callable[[Any], bool]
 
 @record
 class ToolRule:
-    """A rule for one tool, or with `"*"` for all tools that have no rule of their own.
+    """A rule for one tool.
 
-    `arguments`: by name, a pattern that the whole value has to fit, or a function that says whether it may be. `max_calls`: how
-    often the tool can be started in a turn; each retry, and each call in place of another tool, counts. `allowed=False`: not at
-    all.
+    Args:
+        tool: The name of the tool, or "*" for all tools without a rule of their own.
+        allowed: False to refuse all calls of the tool.
+        max_calls: The maximum number of starts in a turn. Each retry, and each call in place of another tool, counts.
+        arguments: For each argument, a pattern that must match the whole value, or a function that returns True for an allowed
+            value.
     """
 
     tool: str

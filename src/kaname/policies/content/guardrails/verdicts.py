@@ -22,6 +22,8 @@ AT_ONCE = 64  # characters that are looked at before somebody else may go on
 
 
 class GuardrailAction(StrEnum):
+    """The verdict of a check: let the text pass, let it pass with a warning, or block it."""
+
     ALLOW = "allow"
     WARN = "warn"
     BLOCK = "block"
@@ -29,9 +31,14 @@ class GuardrailAction(StrEnum):
 
 @record
 class GuardrailResult:
-    """`details`: the pattern, the limit or the check that objected. Never the text itself. `usage`: what a judge has cost.
+    """The verdict of a check.
 
-    A check of your own can put anything in `details`, also `None`."""
+    Attributes:
+        action: `ALLOW`, `WARN` or `BLOCK`.
+        reason: The reason, for people. It must not repeat the text that was checked.
+        details: The pattern, the limit or the check that objected. A check of your own can put anything here, also None.
+        usage: Tokens and cost of the check, if it called a model.
+    """
 
     action: GuardrailAction = GuardrailAction.ALLOW
     reason: str = ""

@@ -33,5 +33,12 @@ def _forms() -> tuple[DataForm, ...]:
 
 
 def find_addresses(text: str) -> list[tuple[int, int, str]]:
-    """Find Japanese addresses, for `Privacy(detectors=[find_addresses])`. The kind is `address`."""
+    """Find Japanese addresses, for `Privacy(detectors=[find_addresses])`.
+
+    Args:
+        text: The text to search.
+
+    Returns:
+        For each address, its start, its end, and the kind "address".
+    """
     return [(one.start, one.end, one.kind) for one in find(text, _forms())]

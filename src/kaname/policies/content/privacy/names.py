@@ -68,8 +68,14 @@ class FindNames:
 
         Privacy({"person": "pseudonymise"}, detectors=[find_names])
 
-    It needs the extra `names`. Found are Japanese names, foreign names in Katakana, and names in Latin letters that have a
-    given name and a family name, or follow a title or a greeting. A given name alone in an English sentence is not found.
+    It needs the extra `names`. It finds Japanese names, foreign names in Katakana, and names in Latin letters that have a
+    given name and a family name, or follow a title or a greeting. It does not find a given name alone in an English sentence.
+
+    Args:
+        text: The text to search.
+
+    Returns:
+        For each name, its start, its end, and the kind "person".
     """
 
     __name__ = "find_names"
