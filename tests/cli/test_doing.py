@@ -58,7 +58,7 @@ class Slow:
     name = "slow"
 
     async def reply(self, request, emit):
-        await emit(notice("local.loading", "loading the model {name}", name="slow"), "progress")
+        await emit(notice("local.loading", "loading the local model {name}", name="slow"), "progress")
         return ModelReply(assistant("hello"))
 
 

@@ -353,10 +353,10 @@ class _Stage:
 
     stopped: Stopped | None
     inbox: list[Any]
-    begun: tuple[ToolStarted, ...] = ()
     time: float = 0.0  # when it came
     upto: int | None = None
     heard: dict[int, list[Interjected]] = field(factory=dict)  # what was said after so many replies of the run
+    begun: tuple[ToolStarted, ...] = ()
 
 
 def _stages(events: Sequence[Event]) -> list[_Stage]:
@@ -381,7 +381,7 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
             stopped, stages[-1].upto = body, decided
         came = _comes(body)
         if came and not stood_still:
-            stages.append(_Stage(stopped, [], tuple(at_work.values())))
+            stages.append(_Stage(stopped, [], begun=tuple(at_work.values())))
             stopped = None
         if came:
             stages[-1].inbox.append(body)

@@ -13,7 +13,7 @@ _LATER: ContextVar[bool] = ContextVar("kaname_keys_later", default=False)
 
 @contextmanager
 def keys_at_first_call() -> Iterator[None]:
-    """Allow models to be built without their keys, for a replay. Calling such a model raises the `ConfigError` instead."""
+    """Allow models to be built without their keys or weights, for a replay. Calling one then raises the `ConfigError`."""
     token = _LATER.set(True)
     try:
         yield

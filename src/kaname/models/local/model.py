@@ -23,6 +23,7 @@ from ...core.record import replace
 from ...kernel.bases import ModelBase, ModelInfo
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
+from ..http.keys import keys_are_needed
 from ..http.provider import Joiner
 from ..media import seen_by
 from ..prices import Price
@@ -91,7 +92,7 @@ class Local(ModelBase):
             tool_mode=tool_mode,
             patience=_PATIENCE if limit is None else seconds(limit),
             takes=(),  # it reads only text
-            identity=f"{found.resolve()} {found.stat().st_mtime_ns} {context} {tool_mode} {plan_first}",
+            identity=f"{found.resolve()} {_modification_time(found)} {context} {tool_mode} {plan_first}",
         )
         self._served: OpenAI | None = None
         self._key = ""  # of the server that this one speaks to
@@ -131,6 +132,8 @@ class Local(ModelBase):
 
     async def _load(self, emit: Emit) -> LocalServer:
         """Return the server when the model is loaded. Until then, report that it is loading, and for how long."""
+        if not _modification_time(Path(self._plan.path)):
+            raise _not_downloaded()
         loop = asyncio.get_running_loop()
         began, waited = loop.time(), False
         for _ in range(_ATTEMPTS):
@@ -241,13 +244,11 @@ def needs_llama() -> None:
 
 
 def _weights() -> Path:
-    found = weights.find_weights()
-    if found is None:
-        raise ConfigError.of(
-            "local.not_fetched",
-            "the local model is not downloaded yet. Download it (1.1 GB, once) with: {kaname} models pull",
-            kaname=this_command(),
-        )
+    found = weights.folder() / weights.FILE
+    if not found.is_file():
+        if keys_are_needed():
+            raise _not_downloaded()
+        return found
     if not weights.is_sound(found):
         raise ConfigError.of(
             "local.file_damaged",
@@ -256,6 +257,19 @@ def _weights() -> Path:
             kaname=this_command(),
         )
     return found
+
+
+def _not_downloaded() -> ConfigError:
+    return ConfigError.of(
+        "local.not_fetched",
+        "the local model is not downloaded yet. Download it (1.1 GB, once) with: {kaname} models pull",
+        kaname=this_command(),
+    )
+
+
+def _modification_time(path: Path) -> int:
+    """Return when the file was changed last; 0 if it is not there."""
+    return path.stat().st_mtime_ns if path.is_file() else 0
 
 
 def _model_file(path: Path) -> Path:
