@@ -1,14 +1,15 @@
-"""The two agents that the gate measures: kaname's and the hand-written one, with the same tools and instructions."""
+"""The agents that are measured: kaname's, the hand-written one and those of the peers, with the same tools and instructions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
+from . import peers
+from .peers import PEERS, Run
 from .server import answer_text, scenario
 
-Run = Callable[[str, Callable[[str], Any]], Awaitable[str]]
 INSTRUCTIONS, PROMPT = "You are a calculator.", "Please add the numbers."
 CALLS = {"add": 0, "wait": 0}
 WAITING, OPEN = asyncio.Semaphore(0), asyncio.Event()  # the calls of the tool `wait`, and what ends them
@@ -32,6 +33,8 @@ def load(who: str) -> None:
     """Import what a user imports to build an agent."""
     if who == "aiohttp":
         from . import loop  # noqa: F401
+    elif who in PEERS:
+        peers.load(who)
     else:
         from kaname import Agent, max_steps, no_repeats, per_tool  # noqa: F401
         from kaname.models import OpenAI  # noqa: F401
@@ -43,6 +46,8 @@ def build(who: str, model: str, url: str, journal: Any = "memory") -> Run:
         from .loop import Loop
 
         return Loop(model, url, [add, wait], INSTRUCTIONS).run
+    if who in PEERS:
+        return peers.build(who, model, url, [add, wait], INSTRUCTIONS)
     from kaname import Agent, max_steps, no_repeats, per_tool
     from kaname.models import OpenAI
 

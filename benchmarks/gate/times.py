@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 
 from .processes import output_of
+
+Samples = list[dict[str, float]]
 
 SLOW, BUSY = 1.25, 1.5  # a core that is slower than at its best; a process that had to wait for its core
 
@@ -21,8 +26,17 @@ class Row:
     sample: str
     journal: str
     wanted: float
-    ours: list[dict[str, float]] = field(default_factory=list)
-    theirs: list[dict[str, float]] = field(default_factory=list)
+    ours: Samples = field(default_factory=list)
+    loop: Samples = field(default_factory=list)
+    peers: dict[str, Samples] = field(default_factory=dict)
+
+    def ratio(self, samples: Samples) -> float:
+        """Return how many times as long as the loop it takes: the median of the rounds, in which both run one after the other."""
+        return median([one["took"] / loop["took"] for one, loop in zip(samples, self.loop, strict=True)])
+
+
+def took(samples: Samples) -> float:
+    return median([sample["took"] for sample in samples])
 
 
 def rows() -> list[Row]:
@@ -37,8 +51,8 @@ def rows() -> list[Row]:
     ]
 
 
-def measure(rounds: int, url: str, environment: dict[str, str]) -> list[Row]:
-    """Take samples of kaname and of the loop in turn, each in a fresh process."""
+def measure(rounds: int, url: str, environment: dict[str, str], peers: Mapping[str, str] | None = None) -> list[Row]:
+    """Take samples of kaname, the loop and the peers in turn, each in a fresh process. `peers`: the Python of each."""
     made = rows()
     for _ in range(rounds):
         loops: dict[str, dict[str, float]] = {}  # one sample serves both journals
@@ -48,41 +62,43 @@ def measure(rounds: int, url: str, environment: dict[str, str]) -> list[Row]:
                 row.ours.append(_sample(row, "kaname", url, journal, environment))
             if row.sample not in loops:
                 loops[row.sample] = _sample(row, "aiohttp", url, "none", environment)
-            row.theirs.append(loops[row.sample])
+            row.loop.append(loops[row.sample])
+            if row.journal == "memory":
+                for peer, python in (peers or {}).items():
+                    row.peers.setdefault(peer, []).append(_sample(row, peer, url, "none", environment, python))
     return made
 
 
-def _sample(row: Row, who: str, url: str, journal: str, environment: dict[str, str]) -> dict[str, float]:
-    taken: dict[str, float] = output_of(["-m", "gate.sample", row.sample, who, url, journal], environment)
+def _sample(
+    row: Row, who: str, url: str, journal: str, environment: dict[str, str], python: str = sys.executable
+) -> dict[str, float]:
+    taken: dict[str, float] = output_of(["-m", "gate.sample", row.sample, who, url, journal], environment, python)
     return taken
 
 
-def _best(samples: list[dict[str, float]], calibration: float) -> tuple[float, bool]:
-    """Return the shortest time, and whether the core was at its best speed. Samples of a slow core count only if all are."""
-    quick = [sample for sample in samples if sample["calibration"] <= SLOW * calibration]
-    return min(sample["took"] for sample in quick or samples), bool(quick)
-
-
 def show(made: list[Row]) -> None:
-    samples = list({id(sample): sample for row in made for sample in (*row.ours, *row.theirs)}.values())
-    calibration = min(sample["calibration"] for sample in samples)
-    print(
-        f"\nTimes: CPU of the client, best of {len(made[0].ours)}, next to the aiohttp loop (calibration: {calibration:.1f} ms)"
-    )
+    print(f"\nTimes: CPU of the client, medians of {len(made[0].ours)}, next to the aiohttp loop")
     print(f"  {'':<42}{'kaname':>9}{'aiohttp':>9}     {'ratio':>6}{'wanted':>8}")
     for row in made:
-        ours, quick = _best(row.ours, calibration)
-        theirs, also = _best(row.theirs, calibration)
-        marks = ["ABOVE"] if ours / theirs > row.wanted else []
-        marks += [] if quick and also else ["(slow core: not comparable)"]
-        print(
-            f"  {row.name:<42}{ours:9.2f}{theirs:9.2f} {row.unit:<3}{ours / theirs:6.2f} ×{row.wanted:6.2f}  {' '.join(marks)}"
-        )
+        ratio = row.ratio(row.ours)
+        mark = "  ABOVE" if ratio > row.wanted else ""
+        print(f"  {row.name:<42}{took(row.ours):9.2f}{took(row.loop):9.2f} {row.unit:<3}{ratio:6.2f} ×{row.wanted:6.2f}{mark}")
+    print("\n".join(noise(made)))
+
+
+def noise(made: list[Row]) -> list[str]:
+    """Return lines that say how quiet the machine was."""
+    samples = list({id(sample): sample for row in made for sample in (*row.ours, *row.loop)}.values())
+    calibration = min(sample["calibration"] for sample in samples)
     slow = sum(sample["calibration"] > SLOW * calibration for sample in samples)
     busy = sum(sample["contended"] > BUSY for sample in samples)
+    lines = [f"Calibration: a fixed piece of work took {calibration:.1f} ms of CPU at best."]
     if slow or busy:
-        print(f"Of {len(samples)} samples, {slow} ran on a slow core and {busy} had to wait for it: the machine was busy.")
-        print("Do not trust the times; the counts hold.")
+        lines.append(
+            f"Of {len(samples)} samples, {slow} ran on a slow core and {busy} had to wait for it: the machine was busy."
+        )
+        lines.append("Do not trust the times; the counts hold.")
+    return lines
 
 
 def run(rounds: int, url: str, environment: dict[str, str]) -> None:
