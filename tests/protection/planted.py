@@ -25,7 +25,7 @@ from kaname import (
 from kaname.core.encryption.database import open_database
 from kaname.core.events import Custom
 from kaname.kernel.load import add_fact
-from kaname.kernel.stores import Grant
+from kaname.kernel.stores import Digest, Grant
 from kaname.memory.files import MemoryFiles
 from kaname.serve.users import Users
 from kaname.sinks.log import JsonLines
@@ -136,6 +136,9 @@ async def plant(folder: Path) -> None:
     files.close()
     memory.close()
     Users(folder / "users.json").add(USER, ["read"])
+    # what figures count of the runs
+    digests = [Digest(card.run_id, card.seq, f"called {PLANTED[5]}") for card in await journal.runs(user=USER)]
+    await journal.stores.digests.put(digests)
     # copies, and everything that is left over
     await journal.backup(folder / "copy.db")
     rest = Agent(ScriptedModel(lambda request: "noted"), name="rest", **shared)

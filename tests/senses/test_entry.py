@@ -91,7 +91,7 @@ class Blind(ModelBase):
 
 
 async def test_blind_model_gets_the_text_of_a_picture_and_is_told_so(monkeypatch):
-    async def read(one):
+    async def read(one, user):
         return "Total: 42 yen"
 
     monkeypatch.setattr(entry, "text_of", read)
@@ -107,7 +107,7 @@ async def test_blind_model_gets_the_text_of_a_picture_and_is_told_so(monkeypatch
 
 
 async def test_text_of_a_picture_passes_the_guardrails_like_other_words_of_the_user(monkeypatch):
-    async def read(one):
+    async def read(one, user):
         return "my password is hunter2"
 
     monkeypatch.setattr(entry, "text_of", read)
@@ -119,7 +119,7 @@ async def test_text_of_a_picture_passes_the_guardrails_like_other_words_of_the_u
 
 
 async def test_blind_model_gets_the_text_of_a_picture_that_a_tool_returns(monkeypatch):
-    async def read(one):
+    async def read(one, user):
         return "in the chart: 7"
 
     monkeypatch.setattr(entry, "text_of", read)
@@ -138,7 +138,7 @@ async def test_blind_model_gets_the_text_of_a_picture_that_a_tool_returns(monkey
 
 
 async def test_model_that_sees_gets_the_picture_itself(monkeypatch):
-    async def read(one):
+    async def read(one, user):
         raise AssertionError("nobody needs it")
 
     monkeypatch.setattr(entry, "text_of", read)

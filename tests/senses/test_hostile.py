@@ -106,8 +106,8 @@ async def test_work_that_wants_too_much_memory_is_refused():
 async def test_process_has_no_network_and_writes_no_files(tmp_path):
     work = worker("decoding")
     await work.do("describe", [picture("hi")], mime="image/png")
-    assert work.held["network"]
-    assert work.held["memory"]
+    assert work.limits()["network"]
+    assert work.limits()["memory"]
     (process,) = processes()
     mine, theirs = (os.readlink(f"/proc/{one}/ns/net") for one in ("self", process))
     assert mine != theirs

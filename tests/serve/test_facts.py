@@ -184,12 +184,12 @@ def test_a_run_of_odd_words_is_made_into_a_test_that_passes(http, served, tmp_pa
 def test_costs_that_nobody_knows_are_not_told_as_zero():
     from kaname.core.runs import Tally
     from kaname.run.figures import sum_tallies
-    from kaname.serve.page.figures import Uses
+    from kaname.serve.page.figures import StoredCall, Uses
 
     unknown = Tally("completed", 1, 2, 30, 0.0, 2)
     assert (sum_tallies([unknown])["cost"], sum_tallies([unknown])["unpriced"]) == (None, 2)
     assert sum_tallies([unknown, Tally("completed", 2, 1, 15, 0.5, 0)])["cost"] == 0.5
     assert sum_tallies([])["cost"] == 0
     uses = Uses()
-    uses.add("gpt", 1.0, False, 10, None)
+    uses.take([StoredCall("gpt", 1.0, tokens=10, cost=None)])
     assert uses.as_json()[0]["cost"] is None

@@ -1,4 +1,4 @@
-"""What a journal can keep besides the facts of runs: accounts, messages, approvals, a queue and marks.
+"""What a journal can keep besides the facts of runs: accounts, messages, approvals, a queue, marks and digests.
 
 A journal says in its `stores` which of them it has. `kaname.testing.StoresContract` tests them.
 """
@@ -215,6 +215,25 @@ class Marks(Protocol):
     async def remove(self, names: Sequence[str]) -> None: ...
 
 
+class Digest(NamedTuple):
+    """What figures count of a run, as JSON: so that they need not read its facts. `seq`: the facts that the run had then."""
+
+    run_id: str
+    seq: int
+    text: str
+
+
+class Digests(Protocol):
+    """One digest of each run, deleted and erased with it, and encrypted like its facts.
+
+    `put` stores digests, each in place of an older one. That of a run that does not exist, or that has other facts by now, is
+    left out. `of` returns those of these runs that there are.
+    """
+
+    async def put(self, digests: Sequence[Digest]) -> None: ...
+    async def of(self, run_ids: Sequence[str]) -> list[Digest]: ...
+
+
 class Health(Protocol):
     """Checks of the whole journal. `probe` raises the error that prevents writing now, and records no fact.
 
@@ -238,6 +257,7 @@ class Stores:
         queue: Runs that wait for a worker.
         marks: Times by name, for schedules.
         health: Checks of the whole journal.
+        digests: What figures count of each run.
     """
 
     place: str = ""
@@ -247,3 +267,4 @@ class Stores:
     queue: RunQueue | None = None
     marks: Marks | None = None
     health: Health | None = None
+    digests: Digests | None = None

@@ -47,7 +47,7 @@ async def admit(message: Message, recipe: Recipe, origin: Origin) -> Message:
     if any(type(part) is Media for part in message.parts):
         from ..senses.entry import admit_message
 
-        message = await admit_message(message, reader.model)
+        message = await admit_message(message, reader.model, origin.user)
     looked: Message = (
         await off_loop(_received, message, policies) if len(as_read(message).text) > _LONG else _received(message, policies)
     )

@@ -26,8 +26,8 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", 
 _SENSES = {"image": "see pictures", "audio": "hear sound", "video": "see videos"}
 
 
-async def admit_message(message: Message, model: Any) -> Message:
-    """Return the message with its media checked and prepared for the model.
+async def admit_message(message: Message, model: Any, user: str) -> Message:
+    """Return the message with its media checked and prepared for the model. Users take turns at that.
 
     Raises:
         ConfigError: The content of a medium contradicts its name or type, or it is too large.
@@ -37,19 +37,19 @@ async def admit_message(message: Message, model: Any) -> Message:
         if type(part) is not Media:
             parts.append(part)
             continue
-        media = await _admit(part, model)
+        media = await _admit(part, model, user)
         parts.append(media)
         explained = isinstance(following, Text) and following.source == file_source(part)  # when it was queued
         if media.data and not takes(model, media.mime) and not explained:
-            parts.append(Text(await explain(media), file_source(media)))
+            parts.append(Text(await explain(media, user), file_source(media)))
     return Message(message.role, tuple(parts))
 
 
-async def _admit(media: Media, model: Any) -> Media:
+async def _admit(media: Media, model: Any, user: str) -> Media:
     if media.url and not media.data and takes(model, media.mime):
         return media
     media = await open_source(media, most=LARGEST_FILE)
-    return await _fit(media) if media.mime in _PICTURES else media
+    return await _fit(media, user) if media.mime in _PICTURES else media
 
 
 def takes(model: Any, mime: str) -> bool:
@@ -58,14 +58,14 @@ def takes(model: Any, mime: str) -> bool:
     return taken is None or mime.startswith(tuple(taken))
 
 
-async def explain(media: Media) -> str:
+async def explain(media: Media, user: str = "") -> str:
     """Return the text that replaces the medium for a model that cannot see or hear it."""
     named = media.name or media.mime
     cannot = _SENSES.get(media.mime.partition("/")[0], "read such files")
-    return f"\n[You cannot {cannot}. A program has read {named}:]\n{await text_of(media)}\n[end of {named}]\n"
+    return f"\n[You cannot {cannot}. A program has read {named}:]\n{await text_of(media, user)}\n[end of {named}]\n"
 
 
-async def _fit(media: Media) -> Media:
+async def _fit(media: Media, user: str) -> Media:
     """Make a picture as small as providers want it, or refuse it. Without Pillow, it stays as it is."""
     content = media.content
     if len(content) <= _MOST and not _is_long(media.mime, content) and media.mime not in ("image/bmp", "image/tiff"):
@@ -75,7 +75,7 @@ async def _fit(media: Media) -> Media:
     if find_spec("PIL") is None or find_spec("av") is None:
         return media
     try:
-        return await fit(media, _SIDE, _MOST)
+        return await fit(media, _SIDE, _MOST, user)
     except SenseError as problem:
         told = notice("media.not_fitted", "{name} cannot be scaled down: {why}", name=media.name or media.mime, why=problem)
         raise ConfigError(told) from problem
@@ -90,13 +90,13 @@ def _is_long(mime: str, content: bytes) -> bool:
     return len(content) > 400_000  # a smaller JPEG or WebP seldom has so many pixels
 
 
-async def text_of(media: Media) -> str:
+async def text_of(media: Media, user: str = "") -> str:
     """Return the best text for a model that cannot see or hear. The last ones are kept: a client may send a file again."""
     key = sha256(f"{media.mime} {media.data}".encode()).digest()  # who has the content can read it: no user is needed
     if key in _read:
         return _read[key]
     try:
-        text = await _text_of(media)
+        text = await _text_of(media, user)
     except AgentError as problem:
         return f"(it could not be read: {problem.public})"
     if len(_read) >= _KEPT:
@@ -105,15 +105,15 @@ async def text_of(media: Media) -> str:
     return text
 
 
-async def _text_of(media: Media) -> str:
+async def _text_of(media: Media, user: str) -> str:
     """Read the text in a picture, write down a sound, or take the text of a document."""
     from . import local
 
     family = media.mime.partition("/")[0]
     if media.mime in _PICTURES:
-        text = (await local.read(media)).told or "(no text was found in the picture)"
+        text = (await local.read(media, user)).told or "(no text was found in the picture)"
     elif family == "audio":
-        text = (await local.transcribe(media, "", _LONGEST)).text or "(nobody speaks in it)"
+        text = (await local.transcribe(media, "", _LONGEST, user=user)).text or "(nobody speaks in it)"
     elif family == "video":
         from .senses import Senses
 
@@ -121,5 +121,5 @@ async def _text_of(media: Media) -> str:
     elif family == "text" or media.mime == "image/svg+xml":
         text = file_text(media) or ""
     else:
-        text = await local.pdf(media) if media.mime == "application/pdf" else "(there is no reader for such files)"
+        text = await local.pdf(media, user) if media.mime == "application/pdf" else "(there is no reader for such files)"
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "\n(shortened)"

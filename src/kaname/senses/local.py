@@ -39,11 +39,11 @@ def font() -> str | None:
     return found[0] if found else None
 
 
-async def read(picture: Media) -> Page:
-    """Return the text in a picture: English, Japanese, Chinese and other Latin scripts."""
+async def read(picture: Media, user: str = "") -> Page:
+    """Return the text in a picture: English, Japanese, Chinese and other Latin scripts. `user`: see `WorkProcesses.do`."""
     needs("PIL", "av", "rapidocr")
-    about, pixels = await worker("decoding").do("raster", [picture.content], mime=picture.mime, side=_READ_SIDE)
-    found, _ = await worker("reading", COMPUTING).do("text", pixels, seconds=180.0, **_size(about))
+    about, pixels = await worker("decoding").do("raster", [picture.content], user=user, mime=picture.mime, side=_READ_SIDE)
+    found, _ = await worker("reading", COMPUTING).do("text", pixels, user=user, seconds=180.0, **_size(about))
     lines = tuple([TextLine(one["text"], tuple(one["box"]), one["score"]) for one in found["lines"]])
     return Page(lines, turned=found["turned"], sure=found["sure"])
 
@@ -59,10 +59,11 @@ async def measure(picture: Media) -> Mapping[str, Any]:
     return about  # type: ignore[no-any-return]
 
 
-async def fit(picture: Media, side: int, most: int) -> Media:
+async def fit(picture: Media, side: int, most: int, user: str = "") -> Media:
     """Return a picture that is at most `side` pixels long and `most` bytes large."""
     needs("PIL", "av")
-    about, made = await worker("decoding").do("fit", [picture.content], mime=picture.mime, side=side, most=most)
+    work = worker("decoding")
+    about, made = await work.do("fit", [picture.content], user=user, mime=picture.mime, side=side, most=most)
     return Media.of(made[0], about["mime"], _rename(picture.name, about["mime"]))
 
 
@@ -91,7 +92,7 @@ def _rename(name: str, mime: str) -> str:
     return str(Path(name or "picture").with_suffix(ending))
 
 
-async def samples(sound: Media, longest: float) -> tuple[bytes, float]:
+async def samples(sound: Media, longest: float, user: str = "") -> tuple[bytes, float]:
     """Return the sound of a file or video as raw samples, and its length in seconds."""
     needs("av", "PIL")
     if sound.mime.startswith("image/"):
@@ -99,20 +100,22 @@ async def samples(sound: Media, longest: float) -> tuple[bytes, float]:
     patience = max(DECODING.seconds, longest / _DECODE_RATE)
     limits = DECODING._replace(memory=DECODING.memory + int(longest * 32_000 * 2.2))  # the samples themselves
     work = worker("decoding", limits)
-    about, pcm = await work.do("sound", [sound.content], seconds=patience, longest=longest)
+    about, pcm = await work.do("sound", [sound.content], user=user, seconds=patience, longest=longest)
     return pcm[0], about["seconds"]
 
 
-async def transcribe(sound: Media, language: str, longest: float, progress: Progress | None = None) -> SpeechText:
+async def transcribe(
+    sound: Media, language: str, longest: float, progress: Progress | None = None, user: str = ""
+) -> SpeechText:
     """Write down what is said."""
     needs("av", "faster_whisper")
     model = weights.find_bundle(weights.WHISPER)
-    pcm, seconds = await samples(sound, longest)
+    pcm, seconds = await samples(sound, longest, user)
     if not pcm:
         return SpeechText(seconds=seconds)
     work = worker("hearing", COMPUTING, model=str(model))
     patience = 120.0 + seconds * 20
-    found, _ = await work.do("transcribe", [pcm], seconds=patience, progress=progress, language=language)
+    found, _ = await work.do("transcribe", [pcm], user=user, seconds=patience, progress=progress, language=language)
     said = tuple([Sentence(one["start"], one["end"], one["text"]) for one in found["segments"]])
     return SpeechText(said, found["language"], seconds)
 
@@ -174,10 +177,10 @@ async def scenes(video: Media, longest: float, progress: Progress | None = None)
     return found, {name: about[name] for name in ("seconds", "width", "height")}
 
 
-async def pdf(document: Media) -> str:
+async def pdf(document: Media, user: str = "") -> str:
     """Return the text of the first pages of a PDF file."""
     needs("av", "PIL", "pypdf")
-    said, _ = await worker("decoding").do("pdf", [document.content])
+    said, _ = await worker("decoding").do("pdf", [document.content], user=user)
     return str(said["text"])
 
 

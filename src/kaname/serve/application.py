@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from logging import getLogger
@@ -80,10 +80,8 @@ if TYPE_CHECKING:
 _READY_SECONDS = 2.0
 _READY_AGAIN = 1.0  # seconds for which an answer is reused
 _AT_ONCE = 256  # runs that the server takes at the same time, in addition to those of requests
-_WHOLE_RUNS = 8  # whole runs that are read at the same time
 FILE = "application/octet-stream"
 log = getLogger("kaname.serve")
-Handler = Callable[[Request], Awaitable[Response]]
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -263,30 +261,12 @@ def _agents(given: Iterable[Any], sinks: tuple[Sink, ...], journal: Journal | st
     return found
 
 
-def _few_at_once(count: int) -> Callable[[Handler], Handler]:
-    """Return a decorator that lets only `count` requests be handled at the same time, over all decorated handlers.
-
-    Each request may read a whole run into memory, and one thread reads for all of them: more at once would only need more
-    memory. Sending the response is not counted.
-    """
-    room = asyncio.Semaphore(count)
-
-    def limit(handler: Handler) -> Handler:
-        async def within(request: Request) -> Response:
-            async with room:
-                return await handler(request)
-
-        return within
-
-    return limit
-
-
 def _routes(service: Service, streams: Streams, runs: RunRoutes, uploads: Uploads, access: Access) -> list[BaseRoute]:
     """Return the addresses of the page and of the native API, and those of other protocols."""
-    whole = _few_at_once(_WHOLE_RUNS)
+    whole = service.readers.in_turn
     files, facts, memories, signing = Files(), FactRoutes(service, streams), MemoryRoutes(service), SignInRoutes(access)
     sessions, approvals, evals = SessionRoutes(service, runs.changes), ApprovalRoutes(service), EvaluationRoutes(service)
-    figures, learning, media = FigureRoutes(service), LearningRoutes(service), MediaRoutes(service)
+    figures, learning, media = whole(FigureRoutes(service).figures), LearningRoutes(service), MediaRoutes(service)
     run, memory, session = "/api/runs/{run_id:path}", "/api/memory", "/api/sessions/{session_id:path}"
     both = (JSON, EVENTS)
     addresses: list[BaseRoute] = [
@@ -302,11 +282,17 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes, uploads: Upload
         ApiRoute("/api/agents", sessions.agents, "List the agents"),
         ApiRoute("/api/me", sessions.me, "Get the name and the roles of the caller"),
         ApiRoute(
-            "/api/runs", runs.all, "List and search runs", "GET", None, "agent session_id status user_id q before limit", both
+            "/api/runs",
+            whole(runs.all),
+            "List and search runs",
+            "GET",
+            None,
+            "agent session_id status user_id q before limit",
+            both,
         ),
         ApiRoute("/api/runs", runs.start, "Start a run: wait for it, stream it, or detach", "POST", StartRun, answers=both),
         ApiRoute(MEDIA, uploads.add, "Upload a file (application/octet-stream) for a message", "POST", query="name"),
-        ApiRoute("/api/figures", figures.figures, "Get metrics by day: success, cost, tools", query="agent user_id days"),
+        ApiRoute("/api/figures", figures, "Get metrics by day: success, cost, tools", query="agent user_id days"),
         ApiRoute("/api/compare", whole(CompareRoutes(service).compare), "Compare two runs line by line", query="one other"),
         ApiRoute("/api/evaluations", whole(evals.all), "List evaluations", query="name limit"),
         ApiRoute("/api/evaluations/cases", evals.add, "Add a recorded run to the evaluation cases", "POST", AddCase),
@@ -335,21 +321,21 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes, uploads: Upload
         ApiRoute(f"{run}/answers", runs.answer, "Answer the questions of a run and resume it", "POST", Answers, answers=both),
         ApiRoute(f"{run}/resume", runs.resume, "Resume a run after a crash or a stop", "POST", Resume, answers=both),
         ApiRoute(f"{run}/fork", runs.fork, "Start a new run that continues this one from a fact", "POST", Fork, answers=both),
-        ApiRoute(f"{run}/replay", runs.replay, "Replay a run offline and compare its decisions", "POST"),
+        ApiRoute(f"{run}/replay", whole(runs.replay), "Replay a run offline and compare its decisions", "POST"),
         ApiRoute(run, whole(runs.get), "Get a run: status, output, open questions"),
         ApiRoute(run, runs.delete, "Delete a run", "DELETE", query="cascade", answers=()),
-        ApiRoute("/api/questions", sessions.questions, "List the questions that wait for an answer", query="before limit"),
+        ApiRoute("/api/questions", whole(sessions.questions), "List the questions that wait for answers", query="before limit"),
         ApiRoute("/api/approvals", approvals.all, "List the approvals that hold for later calls"),
         ApiRoute("/api/approvals/{grant_id:path}", approvals.revoke, "Revoke an approval", "DELETE", answers=()),
-        ApiRoute("/api/sessions", sessions.all, "List and search sessions", query="agent user_id q before limit"),
+        ApiRoute("/api/sessions", whole(sessions.all), "List and search sessions", query="agent user_id q before limit"),
         ApiRoute(session, whole(sessions.get), "Get a session with its messages", query="agent"),
         ApiRoute(session, sessions.rename, "Rename a session", "PATCH", Rename, "agent"),
         ApiRoute(session, sessions.delete, "Delete a session and its runs", "DELETE", query="agent", answers=()),
     ]
-    return [*addresses, *_dialects(service, streams, whole)]
+    return [*addresses, *_dialects(service, streams)]
 
 
-def _dialects(service: Service, streams: Streams, whole: Callable[[Handler], Handler]) -> list[BaseRoute]:
+def _dialects(service: Service, streams: Streams) -> list[BaseRoute]:
     """Return the routes of other protocols."""
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
@@ -359,7 +345,7 @@ def _dialects(service: Service, streams: Streams, whole: Callable[[Handler], Han
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
         Route("/v1/responses", responses.create, methods=["POST"]),
         Route("/v1/responses/{response_id:path}/cancel", responses.cancel, methods=["POST"]),
-        Route("/v1/responses/{response_id:path}", whole(responses.get)),
+        Route("/v1/responses/{response_id:path}", service.readers.in_turn(responses.get)),
         Route("/v1/responses/{response_id:path}", responses.delete, methods=["DELETE"]),
         Route("/ag-ui", ag_ui.run, methods=["POST"]),
         Route("/ag-ui/{agent:path}", ag_ui.run, methods=["POST"]),

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ..core.chunks import Chunk, chunks_of
 from ..core.errors import ConfigError, RunNotFound
-from ..core.events import ToolFinished
+from ..core.events import Event, ToolFinished
 from ..core.messages import ToolResult
 from ..core.notices import notice
 from ..core.openai_shape import to_openai
@@ -45,10 +45,11 @@ from .language import in_language
 from .problems import HttpRefused, chunks_for, stop_for
 from .questions import question, questions_of, summary, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
-from .stream import Frames, Stream, Streams, event, watch_departure
+from .stream import Frames, Stream, Streams, event, watch_departure, while_client_waits
 from .uploads import Uploads
 from .users import Caller
 
+_CREATED = 201
 _LOOK, _PAGE = 10_000, 1_000  # runs that one search reads, in all and per page
 
 
@@ -72,7 +73,7 @@ class RunRoutes:
                 when_busy=form.when_busy,
                 by=caller.name,
             )
-        return await self._respond(request, run, caller, mode, status=201, on_disconnect=leaving)
+        return await self._respond(request, run, caller, mode, status=_CREATED, on_disconnect=leaving)
 
     async def _respond(
         self,
@@ -88,7 +89,7 @@ class RunRoutes:
         if mode == "stream":
             self._streams.check(caller)
         reader = run.subscribe(0) if mode == "stream" else None
-        await self._service.begin(run)
+        await self._service.begin(run, request if status == _CREATED else None)  # an answer counts once it is sent
         place = {"location": f"{request.scope.get('root_path', '')}/api/runs/{quote(run.run_id)}"}
         left = partial(self._service.handle_departure, run.run_id, on_disconnect)
         if reader is not None:
@@ -188,13 +189,23 @@ class RunRoutes:
         frames = Frames(request.headers.get("last-event-id") or request.query_params.get("after", ""))
         if is_read_to_its_end(card, frames.after):
             return Response(status_code=204)
-        stretches = batches(self._service.journal, card.run_id, frames.after)
-        return Stream(
-            self._streams,
-            caller_of(request),
-            _frame_chunks(stretches, frames, caller_of(request)),
-            closing=lambda: _closing_frame(frames),
-        )
+        caller = caller_of(request)
+        return Stream(self._streams, caller, self._follow(card.run_id, frames, caller), closing=lambda: _closing_frame(frames))
+
+    async def _follow(self, run_id: str, frames: Frames, caller: Caller) -> AsyncGenerator[Part, None]:
+        """Yield the frames of the recorded facts, then of those to come."""
+        journal, after = self._service.journal, frames.after
+
+        async def write(fact: Event) -> list[Part]:
+            nonlocal after
+            after = fact.seq
+            return frames.take(chunks_for(chunks_of(fact), caller))
+
+        async with aclosing(self._service.readers.facts(journal, run_id, after, caller, write)) as parts:
+            async for part in parts:
+                yield part
+        async for part in _frame_chunks(batches(journal, run_id, after), frames, caller):
+            yield part
 
     async def stop(self, request: Request) -> Response:
         card = await self._allowed_card(request, "talk", queued=True)
@@ -208,7 +219,8 @@ class RunRoutes:
         agent = self._service.agent_of(card)
         content = await self._uploads.attach(form.input, caller)
         with refuse_malformed():
-            seen = await agent.say(card.run_id, user_input(content), by=caller.name, urgent=form.urgent)
+            async with while_client_waits(request):  # its files may take a while
+                seen = await agent.say(card.run_id, user_input(content), by=caller.name, urgent=form.urgent)
         return Json({"run_id": card.run_id, "under_way": seen}, 202)
 
     async def answer(self, request: Request) -> Response:
@@ -270,7 +282,7 @@ class RunRoutes:
                 instructions=form.instructions,
                 by=caller.name,
             )
-        return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
+        return await self._respond(request, run, caller, response_mode(request, form.mode), status=_CREATED)
 
     async def _recorded_results(self, card: RunInfo, at: int, wanted: list[str]) -> dict[str, ToolResult]:
         """Return the recorded results of calls that were open at a fact. Raise `HttpRefused` if one is missing."""

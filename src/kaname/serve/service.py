@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import nullcontext
 from hashlib import sha256
 from logging import getLogger
 from typing import Any, Literal, get_args
+
+from starlette.requests import Request
 
 from ..agent.agent import Agent
 from ..agent.work.deaths import SERVED
@@ -22,6 +25,8 @@ from ..run.run import Run, find_live, let_go_of
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor
 from .problems import HttpRefused
+from .readers import Readers
+from .stream import while_client_waits
 from .users import Caller
 
 Shown = Literal["nothing", "call", "turn", "run"]  # what people see who answer for other users, of one agent
@@ -68,7 +73,7 @@ class Service:
         self.shown: dict[str, Shown] = {}  # by agent, where it is declared: see `shown_by`
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run[Any]] = {}
-        self.closing = False
+        self.readers, self.closing = Readers(), False
 
     def agent(self, name: str = "") -> Agent[Any]:
         """Return the agent of that name, or the first one if no name is given.
@@ -143,14 +148,19 @@ class Service:
             await self.auditor.require_log()
         return self.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
 
-    async def begin(self, run: Run[Any]) -> Run[Any]:
-        """Start the run and keep it. When this returns, the run is on disk."""
+    async def begin(self, run: Run[Any], request: Request | None = None) -> Run[Any]:
+        """Start the run and keep it. When this returns, the run is on disk.
+
+        `request`: its client is waited for. A run whose client leaves before it has begun, while its files are read or its
+        session is busy, never begins.
+        """
         if self.closing:
             raise HttpRefused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
         run.detach()
         try:
-            await run.begun()
-        except asyncio.CancelledError:  # the client left before the run began, perhaps while it was queued
+            async with nullcontext() if request is None else while_client_waits(request):
+                await run.begun()
+        except (asyncio.CancelledError, HttpRefused):  # the client left before the run began, perhaps while it was queued
             run.abort()
             raise
         self._runs[run.run_id] = run

@@ -21,6 +21,7 @@ from .users import Caller
 
 _SWEEP = 2.5  # seconds
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
+_LEFT = 408  # the status of a response that nobody reads, in the access log
 _ASKED_AGAIN = 10.0  # seconds between two checks if the reader is still allowed to read
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -267,3 +268,24 @@ async def watch_departure(request: Request, left: Callable[[], None]) -> AsyncIt
         yield
     finally:
         watching.cancel()
+
+
+@asynccontextmanager
+async def while_client_waits(request: Request) -> AsyncIterator[None]:
+    """Cancel the block if the client leaves while it runs. Its response is then a refusal, which nobody reads."""
+    task, gone = asyncio.current_task(), False
+    assert task is not None
+
+    def leave() -> None:
+        nonlocal gone
+        gone = True
+        task.cancel()
+
+    try:
+        async with watch_departure(request, leave):
+            yield
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        task.uncancel()
+        raise HttpRefused(_LEFT, notice("serve.left", "the client disconnected")) from None

@@ -166,6 +166,7 @@ def erase(content: Content, user: str) -> Steps[Erased]:
         yield from rewrite_facts(run, partial(blank_fact, alias))
     yield from content.erase_own(user, alias, needed)
     yield "DELETE FROM kaname.snapshots WHERE run = ANY($1::text[])", [*needed, *later]
+    yield "DELETE FROM kaname.digests WHERE run = ANY($1::text[])", needed
     for run in later:  # a summary of the conversation may tell what the user said
         yield from _rewrite_plain(content, run, without_summary)
     yield from remove(content, [one for one in doomed if one not in needed])

@@ -14,6 +14,7 @@ from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage, Turn
 from ..kernel.stores import Stores
+from .digests import MemoryDigests
 from .grants import MemoryGrants
 from .inbox import Addressee, MemoryInbox
 from .ledger import MemoryLedger
@@ -67,7 +68,8 @@ class MemoryJournal:
         self._asking: WeakValueDictionary[str, News] = WeakValueDictionary()  # runs that wait for a stop: each wakes alone
         self._news = News()
         self._inbox = MemoryInbox(self._addressee)
-        self.stores = Stores(ledger=MemoryLedger(), inbox=self._inbox, grants=MemoryGrants())
+        self._digests = MemoryDigests(self._count_facts)
+        self.stores = Stores(ledger=MemoryLedger(), inbox=self._inbox, grants=MemoryGrants(), digests=self._digests)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)
@@ -265,6 +267,10 @@ class MemoryJournal:
     def _remove(self, run_id: str) -> None:
         del self._records[run_id]
         self._inbox.forget(run_id)
+        self._digests.forget(run_id)
+
+    def _count_facts(self, run_id: str) -> int:
+        return self._records[run_id].card.seq if run_id in self._records else 0
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
         found: list[str] = []

@@ -1,15 +1,15 @@
-"""Queue of runs in a database: its statements, and the rule by which waiting runs are handed out."""
+"""Queue of runs in a database: its statements. Waiting runs are handed out in turns (`core/turns.py`)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from ..core.turns import Turns
 from ..kernel.stores import AGAIN, QueuedRun, Wanted, WorkerInfo
 from .sql import Database, Steps
 
-MOST_KEYS = 500  # keys that are looked at when a worker takes runs; with more, the next time the next ones
 COLUMNS = 'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
 _PUT = """
 INSERT INTO kaname.queue (run, agent, "order", session, "user", queue, key, priority, at, seq, thread, state)
@@ -35,62 +35,6 @@ _WITHDRAW = "DELETE FROM kaname.queue WHERE run = $1 AND state <> 'taken' RETURN
 _AGAIN = """
 UPDATE kaname.queue SET state = 'waiting', attempts = 0, reason = $2 WHERE run = $1 AND state = 'set_aside' RETURNING run
 """
-
-
-class Candidate(NamedTuple):
-    """A waiting run as `choose_runs` sees it. `number` is its position in the order of queueing."""
-
-    number: int
-    run_id: str
-    key: str
-    priority: int
-
-
-class Turns:
-    """Remember which keys were served, so that keys take turns even if a worker takes one run at a time.
-
-    A key that was served goes to the end of the line as it is then: `served` holds the last number that was in the queue, and a
-    count. `start`: the key from which on keys are looked at, if there are more than `MOST_KEYS`.
-    """
-
-    def __init__(self) -> None:
-        self.served: dict[str, tuple[int, int]] = {}
-        self.start, self._count, self._last = "", 0, 0
-
-    def note(self, keys: Iterable[str], last: int) -> None:
-        """Remember that runs of these keys were taken. A file whose queue was empty may count from 1 again."""
-        if last < self._last:
-            self.served.clear()
-        self._last = last
-        for key in filter(None, keys):
-            self._count += 1
-            self.served.pop(key, None)
-            self.served[key] = last, self._count
-        for key in list(self.served)[:-MOST_KEYS]:
-            del self.served[key]
-
-    def place(self, one: Candidate) -> tuple[int, int, int]:
-        """Return the sort key of the first run of its key: keys that were served longer ago come first."""
-        last, turn = self.served.get(one.key, (0, 0))
-        return max(one.number, last), turn, one.number
-
-
-def choose_runs(
-    candidates: Sequence[Candidate], busy: Mapping[str, int], per_key: int, count: int, turns: Turns
-) -> list[Candidate]:
-    """Return the runs to hand out: by priority, then fairly among keys, then in the order of queueing.
-
-    `busy`: how many runs of each key are being executed. A key with fewer runs comes first.
-    """
-    ranked: list[tuple[int, int, tuple[int, int, int], Candidate]] = []
-    ahead = dict(busy)
-    for one in sorted(candidates, key=lambda one: (-one.priority, one.number)):
-        rank = ahead.get(one.key, 0) + 1 if one.key else 0
-        if one.key:
-            ahead[one.key] = rank
-        if not one.key or not per_key or rank <= per_key:
-            ranked.append((-one.priority, rank, turns.place(one), one))
-    return [one for *_, one in sorted(ranked)[:count]]
 
 
 class SqlQueue(ABC):

@@ -91,7 +91,7 @@ def remove(content: Content, runs: Sequence[str]) -> Steps[None]:
     for first in range(0, len(runs), _AT_ONCE):
         some = list(runs[first : first + _AT_ONCE])
         yield from content.forget(some)
-        for table in ("facts", "snapshots", "stops", "inbox", "runs"):
+        for table in ("facts", "snapshots", "stops", "inbox", "digests", "runs"):
             yield Many(f"DELETE FROM kaname.{table} WHERE run = $1", [(run,) for run in some])
 
 

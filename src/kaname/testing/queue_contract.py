@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ..core.turns import MOST_KEYS
 from ..kernel.ports import Journal
 from ..kernel.stores import AGAIN, QueuedRun, RunQueue, Wanted
-from ..stores.queue import MOST_KEYS
 
 _ANY = Wanted(("clerk",))
 

@@ -14,7 +14,7 @@ from ..core.events import Event, Interjected, Stopped
 from ..core.messages import user
 from ..core.steps import Stop
 from ..kernel.ports import Journal, Turn
-from ..kernel.stores import Balance, Grant, Stores
+from ..kernel.stores import Balance, Digest, Grant, Stores
 from .journal_contract import first_facts, raises
 
 
@@ -121,6 +121,33 @@ class StoresContract(ABC):
             await grants.put(first)
             revoked, valid = await grants.find("clerk", "ken", "pay")
             assert (revoked.is_valid(5.0), revoked.id, valid) == (False, "1", second), "an approval does not come back"
+
+        self._with(test)
+
+    def test_a_digest_is_kept_as_long_as_its_run_has_these_facts(self) -> None:
+        async def test(journal: Journal) -> None:
+            if (digests := journal.stores.digests) is None:
+                return
+            assert await digests.of(["a", "b"]) == []
+            for run in ("a", "b"):
+                lease = await journal.claim(run)
+                await journal.append([*first_facts(run), Event(run, 3, 3.0, "agent", Stopped(Stop("completed")))], lease.epoch)
+            first, other = Digest("a", 3, '{"calls": 1}'), Digest("b", 3, "größer")
+            await digests.put([first, other, Digest("none", 1, "{}")])
+            assert sorted(await digests.of(["b", "none", "a"])) == [first, other], (
+                "of a run that does not exist, nothing is kept"
+            )
+            await digests.put([Digest("a", 2, "{}")])
+            assert await digests.of(["a"]) == [first], "the run has other facts by now"
+            await digests.put([first._replace(text="{}")])
+            assert await digests.of(["a"]) == [first._replace(text="{}")], "a new one takes the place of the old one"
+            await journal.delete("a")
+            assert await journal.prune(await journal.runs()) == ["b"]
+            assert await digests.of(["a", "b"]) == [], "it goes with its run"
+            lease = await journal.claim("a")
+            await journal.append(first_facts("a"), lease.epoch)
+            assert await digests.of(["a"]) == []
+            await journal.release("a", lease.epoch)
 
         self._with(test)
 

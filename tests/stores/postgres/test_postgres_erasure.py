@@ -9,6 +9,7 @@ import pytest
 from kaname import PostgresJournal, RunBusy, ScriptedModel, SqliteJournal, erase_user, export_user, replace
 from kaname.agent.agent import Agent
 from kaname.cli.main import main
+from kaname.kernel.stores import Digest
 from kaname.stores.transfer import copy_journal
 from tests.protection.evaluated import SECRETS, evaluate_words
 from tests.protection.planted import OTHER, PLANTED, USER, places, plant
@@ -33,6 +34,8 @@ async def planted(url, tmp_path):
     file, journal = SqliteJournal(tmp_path / "journal.db"), PostgresJournal(url)
     await copy_journal(file, journal)
     await file.close()
+    digests = [Digest(card.run_id, card.seq, f"called {PLANTED[5]}") for card in await journal.runs(user=USER)]
+    await journal.stores.digests.put(digests)
     yield journal
     await journal.close()
 

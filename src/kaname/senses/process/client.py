@@ -6,17 +6,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...core.errors import AgentError
 from ...core.processes import environment, python_command
+from ...core.turns import Places
+from ...kernel.view import current_view
 from . import frames
 
 Progress = Callable[[float, float], None]
 """Called with what is done and how much there is, in seconds of sound or frames."""
 
 _STARTING = 120.0  # seconds to load the libraries on a busy machine
+_AT_ONCE = 2  # processes for one kind of work
 _IDLE = 60.0  # seconds after which an unused process is ended
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
 
@@ -141,16 +145,46 @@ class WorkProcess:
             await self._kill()
 
 
-_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, WorkProcess]] = WeakKeyDictionary()
+class WorkProcesses:
+    """The processes for one kind of work: one for each user who waits for it, and two in all. Users take turns at them."""
+
+    def __init__(self, work: str, limits: WorkLimits, opening: dict[str, Any]) -> None:
+        self._make = partial(WorkProcess, work, limits, opening)
+        self._places, self._all, self._free = Places(_AT_ONCE, 1), list[WorkProcess](), list[WorkProcess]()
+
+    async def do(self, task: str, blocks: Sequence[bytes] = (), *, user: str = "", **more: Any) -> tuple[Any, list[bytes]]:
+        """Do a task in a process: see `WorkProcess.do`. `user`: for whom it is (default: the user of the run in this task)."""
+        view = current_view.get()()
+        whose = user or ("" if view is None else view.state.user)
+        async with self._places.take(f"user {whose}"):
+            if not self._free:
+                self._all.append(self._make())
+                self._free.append(self._all[-1])
+            process = self._free.pop()
+            try:
+                return await process.do(task, blocks, **more)
+            finally:
+                self._free.append(process)
+
+    def limits(self) -> dict[str, bool]:
+        """Return which limits the system keeps."""
+        return self._all[0].held if self._all else {}
+
+    async def close(self) -> None:
+        for one in self._all:
+            await one.close()
+
+
+_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, WorkProcesses]] = WeakKeyDictionary()
 _keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncIterator[None]] = WeakKeyDictionary()
 
 
-def worker(work: str, limits: WorkLimits = DECODING, **opening: Any) -> WorkProcess:
-    """Return the process for a kind of work: one per event loop."""
+def worker(work: str, limits: WorkLimits = DECODING, **opening: Any) -> WorkProcesses:
+    """Return the processes for a kind of work in this event loop."""
     mine = _workers.setdefault(asyncio.get_running_loop(), {})
     key = (work, limits, json.dumps(opening, sort_keys=True))
     if key not in mine:
-        mine[key] = WorkProcess(work, limits, opening)
+        mine[key] = WorkProcesses(work, limits, opening)
     return mine[key]
 
 

@@ -38,7 +38,7 @@ class AgUi:
         with refuse_malformed():
             run, after = await self._run(request, agent, asked)
         conversation = ServedRun(self._service, self._streams, caller, run)
-        await conversation.begin(after)
+        await conversation.begin(request, after)
         return await conversation.stream(AgUiWriter(run.run_id, str(asked.get("threadId", "")), str(asked.get("runId", ""))))
 
     async def _say_to(self, request: Request, run_id: str, asked: dict[str, Any], *, urgent: bool) -> Response:

@@ -63,7 +63,7 @@ class Chat:
                 return self._ask_again(caller, found, ChatWriter(found.card.run_id, agent.name, with_usage), asked)
             run, after = await self._service.resume(found.card, found.answer, caller), found.card.seq
         conversation = ServedRun(self._service, self._streams, caller, run)
-        await conversation.begin(after, streamed=bool(asked.get("stream")))
+        await conversation.begin(request, after, streamed=bool(asked.get("stream")))
         writer = ChatWriter(run.run_id, agent.name, with_usage, acted=after is not None)
         if asked.get("stream"):
             return await conversation.stream(writer)

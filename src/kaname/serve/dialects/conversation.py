@@ -100,7 +100,7 @@ class ServedRun:
         self._retrying = False
         self.before: list[Chunk] = []  # for a resumed run: its calls, questions and answers so far
 
-    async def begin(self, after: int | None = None, *, streamed: bool = True) -> None:
+    async def begin(self, request: Request, after: int | None = None, *, streamed: bool = True) -> None:
         """Start the run. `after`: for a run that is resumed, write only the facts after that number."""
         if streamed:
             self._streams.check(self._caller)
@@ -108,7 +108,7 @@ class ServedRun:
             self._reader.close()
             self._reader = self.run.subscribe(after, wait_for_me=True)
             self.before = await called_and_asked(self._service, self.run.run_id, after)
-        await self._service.begin(self.run)
+        await self._service.begin(self.run, request if after is None else None)  # an answer counts once it is sent
 
     async def stream(self, writer: Transcript, headers: dict[str, str] | None = None) -> Stream:
         """Return the stream of the run.

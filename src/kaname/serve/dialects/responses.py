@@ -46,7 +46,7 @@ class Responses:
             run, after = await self._run(request, asked)
         on_its_own = CONTINUE if asked.get("background") else None  # the client fetches the response later
         conversation = ServedRun(self._service, self._streams, caller, run, on_its_own)
-        await conversation.begin(after, streamed=bool(asked.get("stream")))
+        await conversation.begin(request, after, streamed=bool(asked.get("stream")))
         writer = ResponsesWriter(run.run_id, after, asked, conversation.before)
         if asked.get("stream"):
             return await conversation.stream(writer)

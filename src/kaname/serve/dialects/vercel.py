@@ -42,7 +42,7 @@ class Vercel:
         with refuse_malformed():
             run, after, message_id, denied = await self._run(request, agent, asked)
         conversation = ServedRun(self._service, self._streams, caller, run)
-        await conversation.begin(after)
+        await conversation.begin(request, after)
         goes_on = bool(message_id) and message_id == asked["messages"][-1].get("id")
         earlier = () if goes_on else [one.data for one in conversation.before if one.type == "tool_call"]
         return await conversation.stream(VercelWriter(run.run_id, message_id, denied, earlier), _HEADERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from starlette.requests import Request
@@ -54,7 +55,7 @@ class FactRoutes:
         if request.headers.get("accept", "").startswith("text/event-stream"):
             if is_read_to_its_end(card, after):
                 return Response(status_code=204)
-            frames = _frames(self._service.journal, card.run_id, after, caller)
+            frames = _frames(self._service, card.run_id, after, caller)
             return Stream(self._streams, caller, frames, closing=lambda: event({"type": "closing"}, "closing"))
         if asked.get("whole") in ("1", "true"):
             events = await read_whole(self._service.journal, card.run_id, number(request, "upto", card.seq, 1, 10**8))
@@ -95,23 +96,22 @@ class FactRoutes:
         return await self._service.card(request.path_params["run_id"], caller_of(request))
 
 
-async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> AsyncGenerator[Part, None]:
+async def _frames(service: Service, run_id: str, after: int, caller: Caller) -> AsyncGenerator[Part, None]:
     """Yield all recorded facts; then each new fact as soon as it is recorded, and the deltas before it as they come.
 
     Only the frames are kept in memory while the client is waited for: it may never read them.
     """
-    held: list[Part] = []
+    journal = service.journal
     writer = FactWriter(journal, caller)
-    async for one in journal.read(run_id, after):
-        after = one.seq
-        held += (frame := await _frame(one, writer))
-        del one
-        if len(held) >= _AT_ONCE or len(frame) > 1:
-            for part in join_parts(held):
-                yield part
-            held = []
-    for part in join_parts(held):
-        yield part
+
+    async def write(fact: Event) -> list[Part]:
+        nonlocal after
+        after = fact.seq
+        return [*await _frame(fact, writer)]
+
+    async with aclosing(service.readers.facts(journal, run_id, after, caller, write)) as parts:
+        async for part in parts:
+            yield part
     async for chunks in batches(journal, run_id, after, whole=True):
         told: list[Part] = []
         for chunk in chunks_for(chunks, caller):

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.errors import RunNotFound
+from ...core.errors import JournalError, RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
-from ...core.runs import UNDER_WAY, RunInfo, Tally
+from ...core.runs import UNDER_WAY, RunInfo, Tally, is_upload
 from ...kernel.load import read_run
+from ...kernel.stores import Digest
 from ...policies.money.overview import overview
 from ...run.figures import sum_tallies
 from ..encoding import Json
 from ..forms import caller_of, number
 from ..service import Service
 
-_TIMED, _LOOKED_INTO = 2_000, 300  # of the last runs: whose durations are told, and whose facts are read; all are counted
+_LAST = 2_000  # runs whose durations, tools and models are told; all are counted
+_NEW, _TOGETHER = 300, 50  # runs whose facts one request reads because they have no digest, and digests that are stored at once
 _DAY = 86_400
 
 
@@ -39,12 +44,15 @@ class FigureRoutes:
         journal = self._service.journal
         whose: dict[str, Any] = {"agent": asked.get("agent", ""), "user": user}
         tallies = await journal.count(**whose, since=since, shift=(west - 720) * 60.0)
-        found = await journal.runs(**whose, limit=_TIMED)
-        cards = [card for card in found if card.created >= since]
+        found = await journal.runs(**whose, limit=_LAST)
+        cards = [card for card in found if card.created >= since and not is_upload(card)]
         tools, models = Uses(), Uses()
-        for card in cards[:_LOOKED_INTO]:
-            with suppress(RunNotFound):  # deleted meanwhile
-                count(await read_run(journal, card.run_id), tools, models)
+        counted = 0
+        async with aclosing(self._count(cards)) as counts:
+            async for calls in counts:
+                counted += 1
+                tools.take(calls.tools)
+                models.take(calls.models)
         times: dict[int, list[RunInfo]] = defaultdict(list)
         for card in cards:
             times[int((card.created - (west - 720) * 60) // _DAY)].append(card)
@@ -59,10 +67,42 @@ class FigureRoutes:
                 "tools": tools.as_json(),
                 "models": models.as_json(),
                 "budgets": await self._budgets(user),
-                "read": min(len(cards), _LOOKED_INTO),
+                "read": counted,
                 "timed": len(cards),
             }
         )
+
+    async def _count(self, cards: list[RunInfo]) -> AsyncGenerator[Calls, None]:
+        """Yield the calls of each run: from its digest, or from its facts, and then the digest is stored.
+
+        Of a journal without digests of these runs, only the last ones are read, and the others by the next requests.
+        """
+        journal, new, read = self._service.journal, list[Digest](), 0
+        digests = journal.stores.digests
+        known = {} if digests is None else {one.run_id: one for one in await digests.of([card.run_id for card in cards])}
+        for card in cards:
+            digest = known.get(card.run_id)
+            calls = None if digest is None or digest.seq != card.seq else _read_digest(digest)
+            if calls is None:
+                if read == _NEW:
+                    break
+                read += 1
+                try:
+                    events = await read_run(journal, card.run_id)
+                except RunNotFound:  # deleted meanwhile
+                    continue
+                calls = count(events)
+                new += [] if card.status == "running" else [Digest(card.run_id, events[-1].seq, _encode(calls).decode())]
+            if len(new) == _TOGETHER:
+                await self._keep(new)
+            yield calls
+        await self._keep(new)
+
+    async def _keep(self, new: list[Digest]) -> None:
+        if new and (digests := self._service.journal.stores.digests) is not None:
+            with suppress(JournalError):  # they are made again
+                await digests.put(new)
+        new.clear()
 
     async def _budgets(self, user: str | None) -> list[dict[str, Any]]:
         """Return the accounts of the budgets: all, or those of one user."""
@@ -87,39 +127,71 @@ def _durations(cards: list[RunInfo]) -> dict[str, Any]:
     return {"median": percentile(lasted, 0.5), "slow": percentile(lasted, 0.95)}
 
 
+class StoredCall(Struct, array_like=True):
+    """A call of a tool or a model, as it is stored in a digest."""
+
+    name: str
+    seconds: float
+    failed: bool = False
+    tokens: int = 0
+    cost: float | None = 0.0
+
+
+class Calls(Struct):
+    """The calls of a run. `form`: that of the digest, which is made again if another version has stored it."""
+
+    form: int
+    tools: list[StoredCall]
+    models: list[StoredCall]
+
+
+_FORM = 1
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(Calls).decode
+
+
+def _read_digest(digest: Digest) -> Calls | None:
+    try:
+        calls = _decode(digest.text)
+    except msgspec.MsgspecError:
+        return None
+    return calls if calls.form == _FORM else None
+
+
 class Uses:
     """Uses of tools or models: how many, how many failed, their duration and cost."""
 
     def __init__(self) -> None:
-        self._used: dict[str, list[tuple[float, bool, int, float | None]]] = defaultdict(list)
+        self._used: dict[str, list[StoredCall]] = defaultdict(list)
 
-    def add(self, name: str, seconds: float, failed: bool, tokens: int = 0, cost: float | None = 0.0) -> None:
-        self._used[name].append((seconds, failed, tokens, cost))
+    def take(self, calls: list[StoredCall]) -> None:
+        for call in calls:
+            self._used[call.name].append(call)
 
     def as_json(self) -> list[dict[str, Any]]:
         told = []
         for name, uses in sorted(self._used.items(), key=lambda item: -len(item[1])):
-            lasted = sorted([one[0] for one in uses])
+            lasted = sorted([one.seconds for one in uses])
+            known = any(one.cost is not None for one in uses)
             told.append(
                 {
                     "name": name,
                     "calls": len(uses),
-                    "failed": sum([one[1] for one in uses]),
+                    "failed": sum([one.failed for one in uses]),
                     "median": percentile(lasted, 0.5),
                     "slow": percentile(lasted, 0.95),
-                    "tokens": sum([one[2] for one in uses]),
-                    "cost": sum([one[3] or 0.0 for one in uses]) if any(one[3] is not None for one in uses) else None,
+                    "tokens": sum([one.tokens for one in uses]),
+                    "cost": sum([one.cost or 0.0 for one in uses]) if known else None,
                 }
             )
         return told
 
 
-def count(events: list[Event], tools: Uses, models: Uses) -> None:
-    """Count the calls of a run.
+def count(events: list[Event]) -> Calls:
+    """Return the calls of a run.
 
     A call of a tool lasts from its start to its end, a reply of a model from the fact before it.
     """
-    begun: dict[str, float] = {}
+    calls, begun = Calls(_FORM, [], []), dict[str, float]()
     model, before = "", events[0].time
     for event in events:
         match event.body:
@@ -128,12 +200,22 @@ def count(events: list[Event], tools: Uses, models: Uses) -> None:
             case ToolStarted(call):
                 begun[call.id] = event.time
             case ToolFinished(result):
-                tools.add(result.name, event.time - begun.pop(result.call_id, event.time), result.is_error)
+                lasted = event.time - begun.pop(result.call_id, event.time)
+                calls.tools.append(StoredCall(_storable(result.name), lasted, result.is_error))
             case ModelReplied(reply):
-                models.add(reply.model or model or "?", event.time - before, False, reply.usage.total, reply.usage.cost)
+                usage = reply.usage
+                calls.models.append(
+                    StoredCall(_storable(reply.model or model or "?"), event.time - before, False, usage.total, usage.cost)
+                )
             case _:
                 pass
         before = event.time
+    return calls
+
+
+def _storable(name: str) -> str:
+    """Return a name without half surrogate pairs: a model may have called a tool by any."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def percentile(ordered: list[float], share: float) -> float | None:

@@ -16,6 +16,7 @@ from ...core.notices import notice
 from ...core.runs import RunInfo, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ...kernel.stores import Stores
+from ..digests import SqlDigests
 from ..grants import SqlGrants
 from ..inbox import SqlInbox
 from ..journal import RunHold, SqlJournal
@@ -98,6 +99,7 @@ class PostgresJournal(SqlJournal[RunHold]):
             queue(self._office),
             SqlMarks(self.database),
             PostgresHealth(self._office, self.place),
+            SqlDigests(self.database),
         )
 
     def _office(self) -> Office:

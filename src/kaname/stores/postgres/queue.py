@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...core.turns import MOST_KEYS, Candidate, choose
 from ...kernel.stores import QueuedRun, Wanted, WorkerInfo
-from ..queue import COLUMNS, MOST_KEYS, Candidate, SqlQueue, choose_runs
+from ..queue import COLUMNS, SqlQueue
 from .connections import Connection
 from .database import PostgresDatabase
 from .office import Office
@@ -108,7 +109,7 @@ class PostgresQueue(SqlQueue):
                 found = await connection.fetch(office.sql(_CANDIDATES), *values, *columns, self._turns.start)
                 ((_, _, start, last),) = [row for row in found if not row[0]]
                 candidates = [Candidate(*row) for row in found if row[0]]
-                chosen = choose_runs(candidates, busy, wanted.per_key, count if wanted.per_key else most, self._turns)
+                chosen = choose(candidates, busy, wanted.per_key, count if wanted.per_key else most, self._turns)
                 numbers, rows = [one.number for one in chosen], list[Any]()
                 while numbers and len(rows) < count:
                     first, numbers = numbers[: count - len(rows)], numbers[count - len(rows) :]

@@ -110,7 +110,13 @@ CREATE INDEX queue_ready ON kaname.queue (queue, agent, key, priority DESC, numb
 DROP INDEX kaname.queue_waiting;
 ALTER TABLE kaname.owners ADD works bool NOT NULL DEFAULT true;
 """
-_LATER = (Migration(_PEOPLE, 1), Migration(_MARKS, 1), Migration(_MEDIA, 5), Migration(_WORKERS, 1))
+# What figures count of each run. An older version, which does not know them, deletes them with their runs.
+_DIGESTS = """
+CREATE TABLE kaname.digests (
+    run text COLLATE "C" PRIMARY KEY REFERENCES kaname.runs (run) ON DELETE CASCADE, seq int8 NOT NULL, body text NOT NULL,
+    sum int8 NOT NULL);
+"""
+_LATER = (Migration(_PEOPLE, 1), Migration(_MARKS, 1), Migration(_MEDIA, 5), Migration(_WORKERS, 1), Migration(_DIGESTS, 1))
 MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), *_LATER)
 
 

@@ -17,6 +17,7 @@ from ...core.events import Event, Stopped
 from ...core.runs import RunInfo, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ...kernel.stores import Stores
+from ..digests import SqlDigests
 from ..grants import SqlGrants
 from ..inbox import SqlInbox
 from ..journal import SqlJournal
@@ -82,6 +83,7 @@ class SqliteJournal(SqlJournal[SqliteHold]):
             SqliteQueue(self.database, place),
             SqlMarks(self.database),
             SqliteHealth(self._writer, self._reader, self.path),
+            SqlDigests(self.database),
         )
         self._finalizer = weakref.finalize(self, shut_down, place, self._held, self._writer, self._reader)
 

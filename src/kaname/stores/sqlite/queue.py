@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from itertools import product
 
+from ...core.turns import MOST_KEYS, Candidate, Turns, choose
 from ...kernel.stores import QueuedRun, Wanted, WorkerInfo
-from ..queue import COLUMNS, MOST_KEYS, Candidate, SqlQueue, Turns, choose_runs
+from ..queue import COLUMNS, SqlQueue
 from ..sql import Steps
 from .database import SqliteDatabase
 from .file import JournalFile
@@ -44,7 +45,7 @@ class SqliteQueue(SqlQueue):
             yield ("UPDATE kaname.queue SET state = 'waiting' WHERE state = 'delayed' AND at <= kaname.now()",)
             busy = dict((yield ("SELECT key, count(*) FROM kaname.queue WHERE state = 'taken' GROUP BY key",)))
             found = yield from _candidates(wanted, count, self._turns)
-            chosen = choose_runs(found, busy, wanted.per_key, count, self._turns)
+            chosen = choose(found, busy, wanted.per_key, count, self._turns)
             ((last,),) = yield ("SELECT max(number) FROM kaname.queue",)
             self._turns.note([one.key for one in chosen], last)
             taken: list[QueuedRun] = []

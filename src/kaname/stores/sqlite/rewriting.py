@@ -18,11 +18,17 @@ _GRANTS = "SELECT id, user, conditions FROM kaname.grants"
 _WAITING = (("inbox", "body", _MESSAGES), ("grants", "conditions", _GRANTS))
 
 
+def _drop_derived() -> Steps[None]:
+    """Delete what is made again from the facts."""
+    for table in ("snapshots", "digests"):
+        yield (f"DELETE FROM kaname.{table}",)
+
+
 def seal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
     """Encrypt what the runs of users recorded in a journal that was plain."""
 
     def work() -> Steps[None]:
-        yield ("DELETE FROM snapshots",)  # they are made again
+        yield from _drop_derived()
         for table, column, query in _WAITING:
             rows = [row for row in (yield (query,)) if row[1] and not row[2].startswith(SEALED)]
             sealed = [(keys.of(user).seal(text, id), id) for id, user, text in rows]
@@ -44,7 +50,7 @@ def unseal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
     """Decrypt a journal. Placeholders stand for facts of an erased user; waiting messages and approvals are deleted."""
 
     def work() -> Steps[None]:
-        yield ("DELETE FROM snapshots",)
+        yield from _drop_derived()
         for table, column, query in _WAITING:
             for id, _, text in (yield (query,)):
                 plain = _open_text(keys, text, id)

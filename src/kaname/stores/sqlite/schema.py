@@ -130,6 +130,10 @@ ON_DEMAND = {
         "at REAL NOT NULL, revoked REAL NOT NULL)",
     ),
     "marks": ("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID",),
+    "digests": (
+        "CREATE TABLE IF NOT EXISTS digests (run TEXT PRIMARY KEY, seq INTEGER NOT NULL, body TEXT NOT NULL, "
+        "sum INTEGER NOT NULL) WITHOUT ROWID",
+    ),
     "queue": (
         'CREATE TABLE IF NOT EXISTS queue (number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, "order" '
         "TEXT NOT NULL, session TEXT NOT NULL, user TEXT NOT NULL, queue TEXT NOT NULL, key TEXT NOT NULL, "

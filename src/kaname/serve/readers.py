@@ -1,0 +1,64 @@
+"""Readers of recorded runs. Users take turns, and reading ends when the client leaves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from functools import wraps
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..core.events import Event
+from ..core.turns import Places
+from ..kernel.ports import Journal
+from .encoding import Part, Shared, join_parts
+from .forms import caller_of
+from .stream import while_client_waits
+from .users import Caller
+
+_AT_ONCE, _OF_ONE_USER = 8, 2  # requests that read at the same time
+_STRETCH = 200  # facts that a stream reads in one turn
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Readers:
+    """The requests that read runs. One user's are never more than a part of them, so that all others are answered meanwhile.
+
+    Each may read a whole run into memory, and one thread reads for all of them: more at once would only need more memory.
+    Sending the response is not counted.
+    """
+
+    def __init__(self) -> None:
+        self._places = Places(_AT_ONCE, _OF_ONE_USER)
+
+    def in_turn(self, handler: Handler) -> Handler:
+        """Return the handler of an address that reads runs: each request waits for its turn."""
+
+        @wraps(handler)
+        async def wait_and_handle(request: Request) -> Response:
+            async with while_client_waits(request), self._places.take(caller_of(request).name):
+                return await handler(request)
+
+        return wait_and_handle
+
+    async def facts(
+        self, journal: Journal, run_id: str, after: int, caller: Caller, write: Callable[[Event], Awaitable[list[Part]]]
+    ) -> AsyncGenerator[Part, None]:
+        """Yield what `write` makes of the recorded facts of a run after a number. A stream waits for its turn again and again.
+
+        A large part is yielded by itself: the client may never read it.
+        """
+        async with aclosing(journal.read(run_id, after)) as facts:  # type: ignore[type-var]
+            goes_on = True
+            while goes_on:
+                count, parts, goes_on = 0, list[Part](), False
+                async with self._places.take(caller.name):
+                    async for fact in facts:
+                        parts += (made := await write(fact))
+                        count += 1
+                        del fact
+                        if goes_on := count == _STRETCH or any(isinstance(one, Shared) for one in made):
+                            break
+                for part in join_parts(parts):
+                    yield part

@@ -1,0 +1,78 @@
+"""Turns at places for work: by user, and given back whatever happens."""
+
+import asyncio
+from contextlib import suppress
+
+from kaname.core.turns import Places
+
+
+class Desk:
+    """Work at places that goes on until it is told to end. `served`: who got a place, in order."""
+
+    def __init__(self, most, per_key):
+        self.places, self.served, self.ends = Places(most, per_key), [], {}
+
+    def come(self, name):
+        self.ends[name] = asyncio.Event()
+
+        async def work():
+            async with self.places.take(name[0]):
+                self.served.append(name)
+                await self.ends[name].wait()
+
+        return asyncio.create_task(work())
+
+
+async def settle():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_users_take_turns_and_none_has_more_than_a_part_of_the_places():
+    desk = Desk(3, 2)
+    tasks = [desk.come(name) for name in ("a1", "a2", "a3", "a4", "a5")]
+    await settle()
+    assert desk.served == ["a1", "a2"], "a place is left for others"
+    tasks += [desk.come(name) for name in ("b1", "b2", "c1")]
+    await settle()
+    assert desk.served == ["a1", "a2", "b1"]
+    desk.ends["a1"].set()
+    await settle()
+    assert desk.served[3:] == ["c1"], "who has nothing comes before who has something"
+    for name in ("a2", "b1", "c1", "b2", "a3", "a4", "a5"):
+        desk.ends[name].set()
+        await settle()
+    assert desk.served[4:] == ["a3", "b2", "a4", "a5"]
+    await asyncio.gather(*tasks)
+
+
+async def test_one_place_goes_from_user_to_user():
+    desk = Desk(1, 1)
+    tasks = [desk.come(name) for name in ("a1", "a2", "a3", "b1", "b2")]
+    await settle()
+    for end in desk.ends.values():
+        end.set()
+    await asyncio.gather(*tasks)
+    assert desk.served == ["a1", "a2", "b1", "a3", "b2"]
+
+
+async def test_cancelled_work_gives_its_place_back_also_in_the_moment_in_which_it_gets_it():
+    desk = Desk(1, 1)
+    first, second, third = desk.come("a1"), desk.come("b1"), desk.come("c1")
+    await settle()
+    second.cancel()  # it waits
+    await settle()
+    first.cancel()  # it works; the third gets its place,
+    await asyncio.sleep(0)
+    third.cancel()  # and is cancelled before it can begin
+    fourth = desk.come("d1")
+    await settle()
+    assert desk.served[-1] == "d1"
+    desk.ends["d1"].set()
+    for task in (first, second, third, fourth):
+        with suppress(asyncio.CancelledError):
+            await task
+    last = desk.come("e1")
+    desk.ends["e1"].set()
+    await last
+    assert desk.served[-1] == "e1"

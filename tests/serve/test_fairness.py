@@ -1,0 +1,190 @@
+"""One user asks for much: the others are answered meanwhile, and the work ends when its client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import time
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kaname import SqliteJournal
+from kaname.core.events import Event, Opened, Received, Stopped
+from kaname.core.messages import user
+from kaname.core.steps import Stop
+from kaname.kernel.stores import Digest
+from kaname.serve.users import Users
+from tests.parts import wait_until
+from tests.properties import nightly
+from tests.senses.files import picture
+from tests.serve.serving import Served, client, serving
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+BLIND = "tests/serve/blind.py:agents"
+MANY = 30
+
+
+async def _record(folder: Path, run_id: str, owner: str, facts: int) -> None:
+    journal = SqliteJournal(folder / "journal.db")
+    bodies = [Opened(user=owner), *[Received(user(f"{number} " + "word " * 50)) for number in range(facts)]]
+    bodies.append(Stopped(Stop("completed")))
+    lease = await journal.claim(run_id)
+    now = time.time()
+    await journal.append([Event(run_id, seq, now, "blind", body) for seq, body in enumerate(bodies, 1)], lease.epoch)
+    await journal.close()
+
+
+def _tokens(folder: Path) -> dict[str, str]:
+    users = Users(folder / "users.json")
+    return {name: users.add(name, ["talk"]) for name in ("greedy", "other")}
+
+
+def _ask(served: Served, token: str, path: str, body: Any = None, accept: str = "*/*") -> socket.socket:
+    """Send a request, and read nothing of the response."""
+    data = b"" if body is None else json.dumps(body).encode()
+    head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n"
+    head += f"accept: {accept}\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+    one = socket.create_connection(("127.0.0.1", served.port))
+    one.sendall(head.encode() + data)
+    one.setblocking(False)
+    return one
+
+
+def _is_answered(one: socket.socket) -> bool:
+    try:
+        return bool(one.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize("address", ["facts", *nightly("messages", "state")])
+def test_another_user_is_answered_before_the_many_requests_of_one_are(tmp_path, address):
+    tokens = _tokens(tmp_path)
+    asyncio.run(_record(tmp_path, "long", "greedy", 3_000))
+    asyncio.run(_record(tmp_path, "short", "other", 2))
+    with serving(tmp_path, agents=BLIND) as served, client(served, tokens["other"]) as http:
+        assert http.get("/api/runs/short").status_code == 200
+        asking = [_ask(served, tokens["greedy"], f"/api/runs/long/{address}") for _ in range(MANY)]
+        wait_until(lambda: any(map(_is_answered, asking)))
+        assert http.get("/api/runs/short").json()["status"] == "completed"
+        answered = sum(map(_is_answered, asking))
+        assert answered < MANY / 2, "it did not wait until those who came before it were answered"
+        wait_until(lambda: all(map(_is_answered, asking)))
+        for one in asking:
+            one.close()
+
+
+def test_reading_ends_when_its_clients_leave(tmp_path):
+    tokens = _tokens(tmp_path)
+    asyncio.run(_record(tmp_path, "long", "greedy", 3_000))
+    asyncio.run(_record(tmp_path, "short", "greedy", 2))
+    with serving(tmp_path, "--log-level", "info", agents=BLIND) as served, client(served, tokens["greedy"]) as http:
+        asking = [_ask(served, tokens["greedy"], "/api/runs/long/facts") for _ in range(MANY)]
+        wait_until(lambda: any(map(_is_answered, asking)))
+        for one in asking:
+            one.close()
+        assert http.get("/api/runs/short").json()["status"] == "completed"
+
+        def statuses() -> list[int]:
+            lines = [json.loads(line) for line in served.log.read_text().splitlines() if line.startswith("{")]
+            return [line["status"] for line in lines if line["path"] == "/api/runs/long/facts"]
+
+        wait_until(lambda: len(statuses()) == MANY)
+        assert statuses().count(408) > MANY / 2, "most had not been read yet"
+        assert "Traceback" not in served.log.read_text()
+
+
+def test_figures_count_a_run_once_and_again_when_it_goes_on(tmp_path):
+    """What a digest says is believed, as long as the run has these facts."""
+    with serving(tmp_path) as served, client(served) as http:
+        run = http.post("/api/runs", json={"input": "go", "agent": "worker"}).json()["run_id"]
+        first = http.get("/api/figures").json()
+        assert first["read"] == 1
+        assert [(one["name"], one["calls"]) for one in first["tools"]] == [("book", 3), ("transfer", 3)]
+        assert http.get("/api/figures").json()["tools"] == first["tools"]
+
+        async def change() -> None:
+            journal = SqliteJournal(tmp_path / "journal.db")
+            (digest,) = await journal.stores.digests.of([run])
+            told = json.loads(digest.text)
+            told["tools"] *= 5
+            await journal.stores.digests.put([digest._replace(text=json.dumps(told))])
+            await journal.close()
+
+        asyncio.run(change())
+        assert http.get("/api/figures").json()["tools"][0]["calls"] == 15, "its facts are not read again"
+        http.post(f"/api/runs/{run}/rating", json={"rating": "good"})
+        assert http.get("/api/figures").json()["tools"] == first["tools"], "it has other facts now"
+
+
+def test_figures_make_a_digest_again_that_they_cannot_read(tmp_path):
+    unreadable = ("", "{}", '{"form": 0, "tools": [], "models": []}', '{"form": 1, "tools": 7, "models": []}')
+    with serving(tmp_path) as served, client(served) as http:
+        run = http.post("/api/runs", json={"input": "go", "agent": "worker"}).json()["run_id"]
+        first = http.get("/api/figures").json()
+
+        async def damage(text: str) -> None:
+            journal = SqliteJournal(tmp_path / "journal.db")
+            (digest,) = await journal.stores.digests.of([run])
+            await journal.stores.digests.put([Digest(run, digest.seq, text)])
+            await journal.close()
+
+        for text in unreadable:
+            asyncio.run(damage(text))
+            assert http.get("/api/figures").json()["tools"] == first["tools"], text
+
+
+def _message(*lines: str, **look: Any) -> dict[str, Any]:
+    url = f"data:image/png;base64,{b64encode(picture(*lines, **look)).decode()}"
+    return {"input": {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}}
+
+
+def _at_work(served: Served) -> set[int]:
+    """Return the processes of the server that read pictures and are computing."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (place / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == served.process.pid and b"senses.process.child" in (place / "cmdline").read_bytes():
+                found |= {int(place.name)} if state == "R" else set()
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+@linux
+@pytest.mark.slow
+def test_picture_of_another_user_is_read_before_the_dense_ones_of_one_and_these_end_when_he_leaves(tmp_path):
+    tokens = _tokens(tmp_path)
+    dense = [f"{line} " + "the invoice of March was paid on Tuesday " * 4 for line in range(90)]
+    with (
+        serving(tmp_path, agents=BLIND) as served,
+        client(
+            served,
+            tokens["other"],
+        ) as http,
+    ):
+        look = {"size": 18, "width": 1900, "gap": 21}
+        asking = [_ask(served, tokens["greedy"], "/api/runs", _message(f"{number}", *dense, **look)) for number in range(5)]
+        wait_until(lambda: _at_work(served))
+        told = http.post("/api/runs", json=_message("the key is under the mat"), timeout=600).json()
+        assert "under the mat" in told["text"]
+        assert sum(map(_is_answered, asking)) < 4
+        left = _at_work(served)
+        for one in asking:
+            one.close()
+        wait_until(lambda: not _at_work(served) & left)
+    assert asyncio.run(_runs(tmp_path)) <= 4, "a run whose client left before it began never begins"
+
+
+async def _runs(folder: Path) -> int:
+    journal = SqliteJournal(folder / "journal.db")
+    try:
+        return len(await journal.runs(user="greedy"))
+    finally:
+        await journal.close()
