@@ -167,7 +167,7 @@ class WorkProcesses:
                 self._free.append(process)
 
     def limits(self) -> dict[str, bool]:
-        """Return which limits the system keeps."""
+        """Return the limits by name, each with True if the system keeps it."""
         return self._all[0].held if self._all else {}
 
     async def close(self) -> None:
