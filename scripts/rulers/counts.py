@@ -19,6 +19,7 @@ _PRIVATE = re.compile(r"(?<!self)(?<!cls)(?<!\bos)(?<!\bsys)\._(?!replace\()[a-z
 _MODULE_OF_PRIVATE = re.compile(r"[\"']kaname(?:\.\w+)*\._[a-z]")
 _SENTENCE_END = re.compile(r"[.!?？！].*。|。.*[.!?？！]", re.DOTALL)
 _VAGUE = re.compile(r"Returns? (?:what|why|how|who|whose|which|where|when)\b")
+_ESTIMATES = re.compile(r"_?(tokens_of|tokens_in|(estimated?|count|approximate|guess)_tokens)")
 _PARTICIPLES = {"told", "given", "found", "held"}
 
 
@@ -148,21 +149,31 @@ def _compares_calls(function: Function, where: str) -> bool:
 
 
 def _estimates_tokens(function: Function, where: str) -> bool:
-    """A function that is named for it: `tokens_of`, `estimated_tokens`, `estimate_tokens`, `count_tokens`."""
-    return re.fullmatch(r"_?(tokens_of|tokens_in|(estimated?|count|approximate|guess)_tokens)", function.name) is not None
+    """A function that is named for it (`tokens_of`, `tokens_in`, `estimate_tokens`, `count_tokens` and the like), and does not
+    call another of them."""
+    return _ESTIMATES.fullmatch(function.name) is not None and not any(
+        _ESTIMATES.fullmatch(_calls(node)) for node in own_nodes(function)
+    )
 
 
 def _backs_off(function: Function, where: str) -> bool:
-    """A function that doubles a pause: `2 ** attempt` or `pause * 2`, together with `min`."""
-    doubles = any(
-        isinstance(node, ast.BinOp)
-        and (
-            (isinstance(node.op, ast.Pow) and isinstance(node.left, ast.Constant) and node.left.value in (2, 2.0))
-            or (isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant) and node.right.value in (2, 2.0))
-        )
+    """A function that takes the minimum of a limit and a number that is doubled or raised to a power: `min(pause * 2, most)`,
+    `min(most, first * growth**attempt)`."""
+    return any(
+        _calls(node) == "min" and isinstance(node, ast.Call) and any(_grows(one) for one in node.args)
         for node in own_nodes(function)
     )
-    return doubles and any(_calls(node) == "min" for node in own_nodes(function))
+
+
+def _grows(node: ast.AST) -> bool:
+    if not isinstance(node, ast.BinOp):
+        return False
+    if isinstance(node.op, ast.Pow):
+        return not isinstance(node.right, ast.Constant)
+    doubled = isinstance(node.op, ast.Mult) and any(
+        isinstance(one, ast.Constant) and one.value in (2, 2.0) for one in (node.left, node.right)
+    )
+    return doubled or _grows(node.left) or _grows(node.right)
 
 
 SECOND_WAYS: dict[str, Callable[[Function, str], bool]] = {

@@ -15,6 +15,7 @@ from random import random
 from time import time
 from typing import Any, get_args
 
+from ...core.durations import backoff
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
 from ...core.events import Asked, Event
 from ...core.notices import notice
@@ -248,7 +249,7 @@ class Worker:
                 await self._put_aside(item, str(problem))
             else:
                 log.warning("run %s cannot be executed now: %s", item.run_id, problem)
-                await self._later(item, min(2.0**item.attempts, _LONGEST), str(problem))
+                await self._later(item, backoff(item.attempts, 2.0, _LONGEST), str(problem))
 
     async def _later(self, item: QueuedRun, seconds: float, reason: str = "") -> None:
         with suppress(AgentError):  # the journal is away: the run is rescued

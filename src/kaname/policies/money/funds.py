@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ...core.messages import NOTHING, Usage
-from ...kernel.bases import bound_of
+from ...kernel.bases import Bound, bound_of
 from ...kernel.stores import Ledger
 from .budget import Account, Budget, ledger_of
 from .purse import PURSES, Purse, purse_of
@@ -25,12 +25,13 @@ class RunLimits:
 
     def __init__(self, view: RunView) -> None:
         self.agent = view.agent if view.root.team else None  # without a team it does not change
-        self.budgets = [policy for policy in view.policies() if isinstance(policy, Budget) and any(policy.limits.values())]
-        rules = [rule for rule in view.stops if _limits_money(rule)]
-        judged = any(policy.about.judges_replies for policy in view.policies())
+        policies, bounds = view.policies(), [(rule, bound_of(rule)) for rule in view.stops]
+        self.budgets = [policy for policy in policies if isinstance(policy, Budget) and any(policy.limits.values())]
+        judged = any(policy.about.judges_replies for policy in policies)
         self.share = _REPLYS_SHARE if judged else 1.0  # the rest is for those who judge the reply while it is written
-        self.rules: list[tuple[Any, Purse]] = [(rule, bound_of(rule).purse or purse_of(view)) for rule in rules]
-        counting = [bound.most for bound in map(bound_of, view.stops) if bound.kind == "tool_limit"]
+        money = [(rule, bound) for rule, bound in bounds if bound.kind == "budget" and _has_limit(bound)]
+        self.rules: list[tuple[Any, Purse]] = [(rule, bound.purse or purse_of(view)) for rule, bound in money]
+        counting = [bound.most for _, bound in bounds if bound.kind == "tool_limit"]
         self.calls: list[float] = [most for most in counting if most is not None]
         self.limits_money = bool(self.budgets or self.rules)
         self._accounts: tuple[int, list[Account]] = (-1, [])
@@ -61,9 +62,9 @@ class RunLimits:
         return min([budget.longest_reply for budget in self.budgets], default=16_384)
 
 
-def _limits_money(rule: Any) -> bool:
-    bound = bound_of(rule)
-    return bound.kind == "budget" and bound_of(bound.root or rule).most is not None
+def _has_limit(bound: Bound) -> bool:
+    """Return True if the rule that a person has written is not switched off. A child's rule stands for one of its parent."""
+    return (bound if bound.root is None else bound_of(bound.root)).most is not None
 
 
 def limits_of(view: RunView) -> RunLimits:
