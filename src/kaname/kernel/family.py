@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..core.errors import Suspend
+from ..core.errors import JournalError, Suspend
 from ..core.messages import NOTHING, Usage
 from ..core.record import field, mutable
 
@@ -26,6 +26,7 @@ class Family:
         charged: What policies have charged to the call itself.
         untrusted: A child has read text from outside, so the result of the call counts as such text.
         question: The question of a child, which the call asks even if its tool catches what was raised.
+        failure: Why the journal could not record a child. It fails the run, and is not the result of the call.
     """
 
     opened: set[tuple[int, str]] = field(factory=set)
@@ -33,6 +34,7 @@ class Family:
     charged: Usage = NOTHING
     untrusted: bool = False
     question: Suspend | None = None
+    failure: JournalError | None = None
 
     @property
     def spent(self) -> Usage:

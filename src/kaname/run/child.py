@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
-from ..core.errors import AgentError, ConfigError, InvalidState, RunBusy, Suspend, UnexpectedError
+from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunBusy, Suspend, UnexpectedError
 from ..core.events import Asked
 from ..core.messages import NOTHING
 from ..core.notices import join_notices, notice
@@ -81,6 +81,9 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
                 await run.wait()  # this child is not cut off for that
         finally:
             await _leave(run, resumable=scope.leaves_resumable() or another_asks)
+        raise
+    except JournalError as problem:
+        family.failure = problem
         raise
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
         family.untrusted = True

@@ -1,0 +1,89 @@
+"""Promises hold in simulated schedules: crashes at every moment, stores with faults, clocks that differ."""
+
+import asyncio
+import os
+import random
+
+import pytest
+
+from kaname.testing.simulation import play, run_schedules
+from kaname.testing.simulation.grounds import OWN
+from kaname.testing.simulation.world import Killed, World, inside, simulated_time
+
+FEW, MANY = 15, 5_000
+
+
+@pytest.mark.parametrize("ground", OWN)
+def test_ground_keeps_its_promises_with_the_same_seeds_each_time(ground):
+    told = run_schedules(range(FEW), ground)
+    assert told, told
+
+
+@pytest.mark.slow
+def test_five_thousand_new_schedules_break_no_promise():
+    given = os.environ.get("KANAME_SEED")
+    first = random.SystemRandom().randrange(10**12) if given is None else int(given)
+    told = run_schedules(range(first, first + MANY))
+    assert told, told
+
+
+@pytest.mark.parametrize("ground", OWN)
+def test_seed_repeats_a_schedule_exactly(ground):
+    with simulated_time():
+        one, other = [play(11, ground, traced=True) for _ in range(2)]
+    assert len(one.trace) > 3
+    assert one.trace == other.trace
+
+
+def test_time_of_a_world_passes_at_once_and_only_there():
+    async def program(process):
+        before = loop_time()
+        await asyncio.sleep(3600)
+        slept.append(loop_time() - before)
+
+    def loop_time():
+        return asyncio.get_running_loop().time()
+
+    slept = []
+    with simulated_time():
+        world = World(1)
+        with inside(world):
+            world.start("a", program)
+            world.run(10_000)
+    assert slept == [pytest.approx(3600)]
+    assert not world.problems
+
+
+def test_killed_process_does_nothing_any_more_and_its_program_is_started_again():
+    done = []
+
+    async def program(process):
+        done.append(f"{process} begins")
+        try:
+            await asyncio.sleep(1)
+            if process.life == 0:
+                process.kill()
+                raise Killed
+            done.append(f"{process} ends")
+        finally:
+            if process.alive:
+                done.append(f"{process} tidies up")
+
+    with simulated_time():
+        world = World(1)
+        with inside(world):
+            world.start("a", program)
+            world.run(100)
+    assert done == ["a begins", "a1 begins", "a1 ends", "a1 tidies up"]
+
+
+def test_program_that_never_ends_is_a_broken_promise():
+    async def program(process):
+        await asyncio.get_running_loop().create_future()
+
+    with simulated_time():
+        world = World(1)
+        with inside(world):
+            world.start("a", program)
+            world.run(100)
+    assert [name for name, _ in world.problems] == ["never-ends"]
