@@ -11,6 +11,7 @@ import pytest
 from kaname.cli.main import DONE, FAILED, INTERRUPTED, USAGE, WAITING, main
 from tests import warm
 from tests.parts import SOURCE
+from tests.properties import nightly
 
 PROGRAM = '''
 import asyncio, os, signal
@@ -136,16 +137,8 @@ def in_process(end, number, *more):
     return terminal("run", "--batch", "in.jsonl", "-a", "desk.py:desk", *more, END=str(number), SIGNAL=str(int(end)))
 
 
-def test_batch_file_killed_three_times_has_each_result_once():
-    kill_times(300, (40, 90, 120))
-
-
-@pytest.mark.slow
-def test_batch_file_10000_inputs_killed_five_times_have_each_result_once():
-    kill_times(10_000, (500, 2_500, 1, 3_000, 1_500))
-
-
-def kill_times(count, replies):
+@pytest.mark.parametrize(("count", "replies"), [(300, (40, 90, 120)), *nightly((10_000, (500, 2_500, 1, 3_000, 1_500)))])
+def test_batch_file_killed_several_times_has_each_result_once(count, replies):
     write(*[json.dumps(f"q{n}") for n in range(count)])
     for number in replies:
         assert in_process(signal.SIGKILL, number, "--at-once", "16").returncode == -signal.SIGKILL

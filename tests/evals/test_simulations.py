@@ -1,4 +1,5 @@
-"""What evaluations and lessons claim, tried 2,000 times each: a claim that can be false is false in at most 5 %.
+"""What evaluations and lessons claim, tried 2,000 times each: a claim that can be false is false in at most 5 %. By day, one
+case of each claim.
 
 The data are drawn: rates that all cases share, and rates that are drawn for each case from a beta distribution with most of its
 mass at 0 and 1. Three constants were chosen with such data: the planned power, the doubt about the share of cases that differ,
@@ -19,6 +20,7 @@ from kaname.evals.results.report import EvalReport
 from kaname.evals.results.statistics import ALPHA, detectable, look_factor, sign_flip
 from kaname.evals.trial import adjust, decide
 from kaname.memory.lessons.propose import _ALPHA, _LOOKS, fisher
+from tests.properties import nightly
 
 pytestmark = pytest.mark.slow
 TRIALS = 2000
@@ -58,8 +60,8 @@ def alike(chance, kind, cases, repeat=1):
 # What can be shown
 
 
-@pytest.mark.parametrize(("cases", "repeat"), [(10, 1), (20, 1), (20, 3), (40, 1), (40, 3)])
-@pytest.mark.parametrize("world", ["by chance", "always or never", "other cases"])
+@pytest.mark.parametrize(("cases", "repeat"), [(20, 1), *nightly((10, 1), (20, 3), (40, 1), (40, 3))])
+@pytest.mark.parametrize("world", ["by chance", *nightly("always or never", "other cases")])
 def test_detectable_difference_is_shown_in_80_percent(world, cases, repeat):
     chance, points = np.random.default_rng(1), detectable(cases, repeat)
     shown = 0
@@ -85,8 +87,11 @@ def test_detectable_difference_is_smaller_with_repetitions():
 # How many cases are needed
 
 
-@pytest.mark.parametrize(("kind", "cases", "repeat"), [(0.7, 20, 1), (0.9, 40, 1), ("drawn", 20, 1), ("drawn", 20, 3)])
-def test_cases_that_are_asked_for_are_enough_if_there_is_no_difference(kind, cases, repeat):
+@pytest.mark.parametrize(
+    ("kind", "cases", "repeat", "trials"),
+    [(0.9, 20, 1, 100), *nightly((0.7, 20, 1, TRIALS), (0.9, 40, 1, TRIALS), ("drawn", 20, 1, TRIALS), ("drawn", 20, 3, TRIALS))],
+)
+def test_cases_that_are_asked_for_are_enough_if_there_is_no_difference(kind, cases, repeat, trials):
     chance, again, asked = np.random.default_rng(2), 0, 0
 
     @cache
@@ -98,7 +103,7 @@ def test_cases_that_are_asked_for_are_enough_if_there_is_no_difference(kind, cas
     def is_ruled_out(key):
         return comparison(np.array(key), repeat, looks=2, p=1.0).verdict == "not shown"
 
-    for _ in range(TRIALS):
+    for _ in range(trials):
         counts = np.sort(alike(chance, kind, cases, repeat))
         needed = first(tuple(counts.tolist()))
         if not needed:
@@ -112,7 +117,7 @@ def test_cases_that_are_asked_for_are_enough_if_there_is_no_difference(kind, cas
 # Looks and reruns
 
 
-@pytest.mark.parametrize("kind", [0.7, 0.5, "drawn"])
+@pytest.mark.parametrize("kind", ["drawn", *nightly(0.7, 0.5)])
 def test_looking_after_every_five_cases_stays_below_five_percent(kind):
     chance, alarms, before = np.random.default_rng(3), 0, 0
     for _ in range(TRIALS):
@@ -124,8 +129,8 @@ def test_looking_after_every_five_cases_stays_below_five_percent(kind):
     assert before / TRIALS > (0.08 if isinstance(kind, float) else 0.05), "what is corrected for"
 
 
-@pytest.mark.parametrize("kind", [0.7, 0.5, "drawn"])
-@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("kind", [0.7, *nightly(0.5, "drawn")])
+@pytest.mark.parametrize("both", [False, *nightly(True)])
 def test_ten_reruns_stay_below_five_percent(kind, both):
     chance, alarms, before = np.random.default_rng(4), 0, 0
     for _ in range(TRIALS):
@@ -138,8 +143,8 @@ def test_ten_reruns_stay_below_five_percent(kind, both):
     assert before / TRIALS > 0.1, "what is corrected for"
 
 
-@pytest.mark.parametrize(("gain", "loss"), [(0.15, 0.05), (0.1, 0.1), (0.3, 0.1), (0.1, 0.0), (0.02, 0.02)])
-@pytest.mark.parametrize("cases", [20, 60, 200])
+@pytest.mark.parametrize(("gain", "loss"), [(0.15, 0.05), *nightly((0.1, 0.1), (0.3, 0.1), (0.1, 0.0), (0.02, 0.02))])
+@pytest.mark.parametrize("cases", [60, *nightly(20, 200)])
 def test_bounds_hold_the_difference_in_95_percent(cases, gain, loss):
     chance, held, known = np.random.default_rng(5), 0, {}
     for _ in range(TRIALS):
@@ -153,7 +158,7 @@ def test_bounds_hold_the_difference_in_95_percent(cases, gain, loss):
 # Groups
 
 
-@pytest.mark.parametrize("size", [3, 5, 10])
+@pytest.mark.parametrize("size", [3, *nightly(5, 10)])
 def test_groups_that_share_luck_stay_below_five_percent(size):
     """Each group is better or worse as a whole, by 30 points."""
     chance, alarms, before, held = np.random.default_rng(6), 0, 0, 0
@@ -177,8 +182,8 @@ def test_groups_that_share_luck_stay_below_five_percent(size):
 # Lessons
 
 
-@pytest.mark.parametrize("others", [10, 30, 100])
-@pytest.mark.parametrize("rate", [0.5, 0.7, 0.9])
+@pytest.mark.parametrize("others", [30, *nightly(10, 100)])
+@pytest.mark.parametrize("rate", [0.7, *nightly(0.5, 0.9)])
 def test_lesson_is_dropped_by_runs_only_if_it_harms(rate, others):
     chance, dropped, test = np.random.default_rng(7), dict.fromkeys([0.0, 0.1, -0.4], 0), cache(fisher)
     for change in dropped:
@@ -193,7 +198,7 @@ def test_lesson_is_dropped_by_runs_only_if_it_harms(rate, others):
 
 @pytest.mark.parametrize(
     ("harm", "cases", "least", "most"),
-    [(0.15, 40, 0.0, 0.05), (0.15, 100, 0.0, 0.05), (0.1, 100, 0.0, MOST), (0.0, 40, 0.3, 1.0), (0.0, 100, 0.8, 1.0)],
+    [(0.15, 40, 0.0, 0.05), *nightly((0.15, 100, 0.0, 0.05), (0.1, 100, 0.0, MOST), (0.0, 40, 0.3, 1.0), (0.0, 100, 0.8, 1.0))],
 )
 def test_lesson_that_hurts_other_cases_is_not_believed(harm, cases, least, most):
     """The cases that it is about get better by 30 points, the others worse, with three attempts each."""

@@ -8,6 +8,7 @@ import pytest
 
 from kaname import Agent, Flow, ScriptedModel, ToolLabels, call, tool
 from kaname.testing import crash
+from tests.properties import nightly
 
 HERE = "tests.flow.test_outbox_crash"
 TASK = "Read the page and pay what it asks for."
@@ -81,13 +82,12 @@ def _watch_files(monkeypatch) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize(("answer", "deaths"), [("some", 1), ("all", 2), ("none", 1)])
+@pytest.mark.parametrize(("answer", "deaths"), [("some", 1), *nightly(("all", 2), ("none", 1))])
 def test_calls_in_the_outbox_are_made_once_if_approved_and_never_if_refused(answer, deaths, monkeypatch):
     paid = _watch_files(monkeypatch)
-    moments = ("before", "after") if answer == "some" else ("before",)
-    report = crash.check(f"{HERE}:irreversible", TASK, answers={"outbox:": ANSWERS[answer]}, deaths=deaths, moments=moments)
+    report = crash.check(f"{HERE}:irreversible", TASK, answers={"outbox:": ANSWERS[answer]}, deaths=deaths, moments=("before",))
     assert report.problems == ()
-    assert report.kills >= report.facts * len(moments)
+    assert report.kills >= report.facts
     assert len(paid) == report.runs + 1, "one for each killed run, and one for the undisturbed run"
     for one in paid:
         assert len(one) == len(set(one)), "no call twice"
@@ -96,6 +96,7 @@ def test_calls_in_the_outbox_are_made_once_if_approved_and_never_if_refused(answ
     assert len(paid) - len(in_full) <= report.in_doubt, "a call is missing only where a person answered that it be skipped"
 
 
+@pytest.mark.nightly
 def test_an_approved_call_that_may_be_repeated_is_made_in_every_run(monkeypatch):
     paid = _watch_files(monkeypatch)
     report = crash.check(f"{HERE}:idempotent", TASK, answers={"outbox:": [1, 3]}, moments=("before",))

@@ -15,6 +15,7 @@ from tests import warm
 from tests.many.batch_server import BatchServer
 from tests.many.batch_worker import add, agent
 from tests.parts import SOURCE, facts
+from tests.properties import nightly
 
 WORKER = Path(__file__).with_name("batch_worker.py")
 QUICK = BatchPrices(poll=0.01)
@@ -22,7 +23,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 
 
 @pytest.mark.slow
-@PROTOCOLS
+@pytest.mark.parametrize("protocol", ["openai", *nightly("anthropic")])
 async def test_batches_200_runs_of_three_steps_are_three_batches_at_half_the_price(protocol, tmp_path):
     with BatchServer() as server:
         one = agent(server.url, protocol, tmp_path / "a.db")
@@ -197,14 +198,16 @@ async def test_batches_another_model_cannot_take_over_a_job(tmp_path):
 
 
 @pytest.mark.slow
-@PROTOCOLS
-def test_batches_killed_at_every_fact_submit_each_request_once(protocol, tmp_path):
-    kill(protocol, tmp_path, [(when, fact) for fact in range(1, 36) for when in ("before", "after")])
+@pytest.mark.parametrize(("protocol", "step"), [("openai", 7), *nightly(("openai", 1), ("anthropic", 1))])
+def test_batches_killed_at_every_fact_submit_each_request_once(protocol, step, tmp_path):
+    """By day at every seventh place: before a fact or after it."""
+    kill(protocol, tmp_path, [(when, fact) for fact in range(1, 36) for when in ("before", "after")][::step])
 
 
 @pytest.mark.slow
-def test_batches_200_runs_killed_ten_times_submit_each_request_once(tmp_path):
-    kill("openai", tmp_path, [("after", fact) for fact in range(60, 1200, 120)], runs=200, in_a_row=True)
+@pytest.mark.parametrize(("runs", "step"), [(50, 60), *nightly((200, 120))])
+def test_batches_of_many_runs_killed_several_times_submit_each_request_once(runs, step, tmp_path):
+    kill("openai", tmp_path, [("after", fact) for fact in range(60, 6 * runs, step)], runs=runs, in_a_row=True)
 
 
 def kill(protocol, folder, places, runs=2, *, in_a_row=False):

@@ -96,8 +96,8 @@ def png(width, height, data=b"", extra=b""):
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + extra + _chunk(b"IDAT", zlib.compress(data, 9)) + _chunk(b"IEND", b"")
 
 
-def hostile():
-    """200 files as (name, media type, content)."""
+def hostile(count):
+    """So many files as (name, media type, content): one of each kind of attack, and broken ones."""
     found = [
         ("bomb.png", "image/png", png(100_000, 100_000, bytes(50_000_000))),
         ("just-too-large.png", "image/png", png(20_000, 20_000, bytes(60_000_000))),
@@ -180,7 +180,7 @@ def hostile():
         ("s.wav", "audio/wav", sound(0.5)),
         ("v.mp4", "video/mp4", video([(0.5, "one", "navy"), (0.5, "two", "darkred")])),
     ]
-    while len(found) < 200:  # broken: cut off, or with bytes changed
+    while len(found) < count:  # broken: cut off, or with bytes changed
         name, mime, content = whole[len(found) % len(whole)]
         broken = bytearray(content)
         if generator.random() < 0.3:

@@ -13,6 +13,7 @@ from kaname.senses.process.client import SenseError, close_workers
 from kaname.senses.senses import Senses
 from kaname.senses.tools import NAMES, senses_tools
 from kaname.tools.loading import all_tools
+from tests.properties import nightly
 
 from .files import picture, sound, vertical, video
 
@@ -45,7 +46,7 @@ async def test_file_is_found_by_its_name_or_number_and_nothing_else_of_the_machi
     assert "web addresses are not allowed" in found[4].error
 
 
-@pytest.mark.parametrize(("mode", "fmt", "more"), [("RGB", "PNG", {}), ("RGBA", "WEBP", {"lossless": True}), ("L", "PNG", {})])
+@pytest.mark.parametrize(("mode", "fmt", "more"), [("L", "PNG", {}), *nightly(("RGB", "PNG", {}), ("RGBA", "WEBP", {"lossless": True}))])
 async def test_picture_of_40_megapixels_is_scaled_down_and_changed_and_a_larger_one_is_refused(mode, fmt, more):
     from PIL import Image
 
@@ -61,7 +62,7 @@ async def test_picture_of_40_megapixels_is_scaled_down_and_changed_and_a_larger_
         await local.fit(Media.of(out.getvalue()), 2_000, 3_700_000)
 
 
-@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+@pytest.mark.parametrize("degrees", [90, *nightly(0, 180, 270)])
 async def test_turned_picture_is_read_in_order_and_its_boxes_are_those_of_the_picture(degrees):
     from PIL import Image
 
