@@ -131,6 +131,7 @@ def try_the_first_steps(desk):
     (desk.folder / "wholesaler.txt").unlink()
 
 
+@pytest.mark.nightly
 def test_japanese_tutorial_has_the_same_first_steps_and_the_same_server(tmp_path):
     japanese, english = follow("ja/tutorial.md", tmp_path), follow("tutorial.md", tmp_path)
     try_the_first_steps(japanese)

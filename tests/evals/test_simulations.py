@@ -89,7 +89,10 @@ def test_detectable_difference_is_smaller_with_repetitions():
 
 @pytest.mark.parametrize(
     ("kind", "cases", "repeat", "trials"),
-    [(0.9, 20, 1, 100), *nightly((0.7, 20, 1, TRIALS), (0.9, 40, 1, TRIALS), ("drawn", 20, 1, TRIALS), ("drawn", 20, 3, TRIALS))],
+    [
+        (0.9, 20, 1, 100),
+        *nightly((0.7, 20, 1, TRIALS), (0.9, 40, 1, TRIALS), ("drawn", 20, 1, TRIALS), ("drawn", 20, 3, TRIALS)),
+    ],
 )
 def test_cases_that_are_asked_for_are_enough_if_there_is_no_difference(kind, cases, repeat, trials):
     chance, again, asked = np.random.default_rng(2), 0, 0

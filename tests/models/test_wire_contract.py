@@ -13,6 +13,7 @@ from kaname.models.registry import maker
 from kaname.testing import WireContract, WireServer
 from kaname.testing.wire import anthropic_reply, reply, responses_reply
 from tests import warm
+from tests.properties import nightly
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
@@ -87,7 +88,7 @@ async def life(protocol, server, journal, run, kill_at=None):
     return out
 
 
-@pytest.mark.parametrize("protocol", ["openai", "anthropic", "responses"])
+@pytest.mark.parametrize("protocol", ["anthropic", *nightly("openai", "responses")])
 async def test_after_a_kill_the_requests_are_the_same_to_the_byte(protocol, tmp_path):
     async with WireServer(script(protocol)) as server:
         assert "output 3" in await life(protocol, server, tmp_path / "calm.db", "-")

@@ -24,6 +24,7 @@ from kaname.stores.default import choose
 from kaname.testing import JournalContract
 from tests import warm
 from tests.parts import SOURCE, add, adding
+from tests.properties import nightly
 from tests.protection.planted import EVICTED, PLANTED, USER, found_in_files, places, plant
 
 KEY = "ab" * 32
@@ -320,7 +321,12 @@ def test_key_of_the_environment_is_used_for_all_files(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "encrypted", "step"),
-    [("encrypt", False, 67), ("rotate", True, 97), ("erase", False, 97), ("erase", True, 97), ("export", True, 197)],
+    [
+        *(("encrypt", False, 331), ("rotate", True, 389), ("erase", True, 389), ("export", True, 787)),
+        *nightly(
+            ("encrypt", False, 67), ("rotate", True, 97), ("erase", False, 97), ("erase", True, 97), ("export", True, 197)
+        ),
+    ],
 )
 async def test_work_that_is_killed_at_any_line_leaves_whole_files_and_can_be_repeated(tmp_path, kind, encrypted, step):
     folder = tmp_path / "source"
@@ -341,4 +347,4 @@ async def test_work_that_is_killed_at_any_line_leaves_whole_files_and_can_be_rep
         env={**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{root}"},
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["kills"] > 3
+    assert json.loads(done.stdout)["kills"] >= 2

@@ -46,7 +46,9 @@ async def test_file_is_found_by_its_name_or_number_and_nothing_else_of_the_machi
     assert "web addresses are not allowed" in found[4].error
 
 
-@pytest.mark.parametrize(("mode", "fmt", "more"), [("L", "PNG", {}), *nightly(("RGB", "PNG", {}), ("RGBA", "WEBP", {"lossless": True}))])
+@pytest.mark.parametrize(
+    ("mode", "fmt", "more"), [("L", "PNG", {}), *nightly(("RGB", "PNG", {}), ("RGBA", "WEBP", {"lossless": True}))]
+)
 async def test_picture_of_40_megapixels_is_scaled_down_and_changed_and_a_larger_one_is_refused(mode, fmt, more):
     from PIL import Image
 
