@@ -19,7 +19,7 @@ def program(name: str) -> str | None:
     return shutil.which(name) or (found[-1] if found else None)
 
 
-def _user() -> str | None:
+def database_user() -> str | None:
     """PostgreSQL does not run as root."""
     if os.geteuid() != 0:
         return None
@@ -28,7 +28,7 @@ def _user() -> str | None:
 
 
 def run(*command: str, check: bool = True) -> str:
-    done = subprocess.run(command, user=_user(), cwd="/", capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, user=database_user(), cwd="/", capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0 or not check, done.stderr
     return done.stdout
 
@@ -37,7 +37,7 @@ def run(*command: str, check: bool = True) -> str:
 def cluster(*, fsync: bool = False, options: str = "") -> Iterator[str]:
     """The address of a database named `shop`."""
     folder = Path(mkdtemp(prefix="kaname-pg-"))  # a short path: it is a socket's
-    if (user := _user()) is not None:
+    if (user := database_user()) is not None:
         shutil.chown(folder, user)
     run(program("initdb") or "", "-D", str(folder / "data"), "-A", "trust", "-U", "kaname", "-E", "UTF8", "--no-locale", "-N")
     settings = f"-k {folder} -c listen_addresses= -c fsync={'on' if fsync else 'off'} {options}"
@@ -82,7 +82,7 @@ def stop(url: str, *, check: bool = True) -> None:
 def replica(url: str, *, synchronous: bool) -> Iterator[str]:
     """The address of a standby that follows another server."""
     folder = Path(mkdtemp(prefix="kaname-pg-"))
-    if (user := _user()) is not None:
+    if (user := database_user()) is not None:
         shutil.chown(folder, user)
     primary = str(folder_of(url))
     run(program("pg_basebackup") or "", "-D", str(folder / "data"), "-R", "-h", primary, "-U", "kaname", "--checkpoint=fast")

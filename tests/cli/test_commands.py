@@ -12,6 +12,7 @@ import pytest
 from kaname.cli.main import parser
 from kaname.cli.terminal.screen import pad, truncate, width
 from tests import warm
+from tests.cli.parsers import subcommands
 from tests.parts import SOURCE
 
 TOOLS = """
@@ -324,7 +325,7 @@ def test_help_keeps_to_its_columns_in_japanese(monkeypatch):
     monkeypatch.setenv("KANAME_LANG", "ja")
     monkeypatch.setenv("COLUMNS", "80")
     made = parser()
-    commands = next(one.choices for one in made._actions if isinstance(one.choices, dict))
+    commands = subcommands(made)
     for name, command in {"kaname": made, **commands}.items():
         lines = command.format_help().splitlines()
         assert [line for line in lines if width(line) >= 80 and re.search(r"[ぁ-んァ-ヶ一-龠]", line)] == [], name

@@ -1,6 +1,5 @@
 """Completion with Tab: what the parser knows, agents and runs; in a real bash, and in zsh and fish where they are installed."""
 
-import argparse
 import asyncio
 import json
 import os
@@ -12,6 +11,7 @@ import pytest
 
 from kaname import Agent, ScriptedModel
 from kaname.cli.main import main, parser
+from tests.cli.parsers import actions, subcommands
 from tests.parts import SOURCE, typed_into
 
 YAML = "agents: {clerk: {model: scripted/x, tools: [nowhere.py]}, cook: {model: scripted/x}}\njournal: runs.db\n"
@@ -61,10 +61,8 @@ def project(tmp_path, monkeypatch):
 def commands(of, path=()):
     """Every command of the parser, with its words."""
     yield path, of
-    for action in of._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, inner in action.choices.items():
-                yield from commands(inner, (*path, name))
+    for name, inner in subcommands(of).items():
+        yield from commands(inner, (*path, name))
 
 
 def test_every_command_option_and_choice_of_the_parser_is_offered():
@@ -72,7 +70,7 @@ def test_every_command_option_and_choice_of_the_parser_is_offered():
     for path, command in commands(parser()):
         if path:
             expected[(*path[:-1], path[-1])] = {path[-1]}
-        for action in command._actions:
+        for action in actions(command):
             if action.option_strings:
                 expected[(*path, "-")] = expected.get((*path, "-"), set()) | {*action.option_strings}
             if action.option_strings and action.choices:

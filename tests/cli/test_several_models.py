@@ -13,6 +13,8 @@ from kaname.cli.terminal.screen import Screen
 from kaname.config.build import load_config
 from kaname.core.errors import ModelUnavailable
 from kaname.core.messages import Text
+from kaname.testing import WireServer
+from kaname.testing.wire import status
 from tests import warm
 from tests.parts import SOURCE
 
@@ -49,15 +51,16 @@ async def test_list_of_the_file_is_tried_in_order(folder):
     assert result.models[0].startswith("scripted")
 
 
-def test_equals_of_the_file_have_keys_of_their_own(folder, monkeypatch):
+async def test_equals_of_the_file_have_keys_of_their_own(folder, monkeypatch):
     monkeypatch.setenv("KEY_1", "sk-one")
     monkeypatch.setenv("KEY_2", "sk-two")
-    named = "{model: openai/gpt-x, api_key: '${KEY_%d}', base_url: 'http://127.0.0.1:9/v1'}"
-    agent = Agent.from_config(load_config(write(folder, f"[[{named % 1}, {named % 2}], broken.py:Broken]")), journal="memory")
-    policy = next(one for one in agent.recipe.policies if type(one).__name__ == "ModelFallback")
-    assert policy.names == [["openai/gpt-x", "openai/gpt-x"], "broken"]
-    keys = [model._headers["authorization"] for model in policy.all_models[:2]]
-    assert keys == ["Bearer sk-one", "Bearer sk-two"]
+    async with WireServer(lambda _: status(401, "no such key")) as server:
+        equals = ", ".join([f"{{model: openai/gpt-x, api_key: '${{KEY_{n}}}', base_url: '{server.url}'}}" for n in (1, 2)])
+        config = load_config(write(folder, f"[[{equals}], scripted/good.jsonl]"))
+        agent = Agent.from_config(config, journal="memory")
+        assert (await agent.run("hi")).output == "from the second"
+        await agent.close()
+    assert sorted([sent["authorization"] for sent in server.headers]) == ["Bearer sk-one", "Bearer sk-two"]
 
 
 @pytest.mark.parametrize(

@@ -149,10 +149,11 @@ async def test_e1_revisions_are_bounded_for_parts_of_ones_own_too():
     assert len(claude.prompts) == 4, "the first plan and three revisions"
     assert "after 3 revisions" in result.reason
     assert DONE == ["price tea"] * 4, "each plan is carried out"
-    planner = MyPlanner(ClaudeClient(*[TEA] * 9))
+    claude = ClaudeClient(*[TEA] * 9)
+    planner = MyPlanner(claude)
     planner.max_revisions = 0
     result = await AgentOrchestrator(planner, Again(), "memory", tools=[price]).execute_task("Tea?")
-    assert len(planner._claude.prompts) == 1
+    assert len(claude.prompts) == 1
 
 
 @pytest.mark.requirement("E1")

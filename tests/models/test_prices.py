@@ -7,7 +7,6 @@ import pytest
 from kaname import Agent, ConfigError, ModelRequest, Usage, cost, max_steps, no_repeats
 from kaname.core.messages import user
 from kaname.models import Anthropic, OpenAI, Price, price_of
-from kaname.models.prices import _table
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, anthropic_reply, reply
 
@@ -79,16 +78,14 @@ def test_a_table_of_ones_own(monkeypatch, tmp_path):
     file = tmp_path / "prices.json"
     file.write_text('{"openai/mine": {"input": 1, "output": 2}, "openai/gpt-4o-mini": {"input": 9, "output": 9}}')
     monkeypatch.setenv("KANAME_PRICES", str(file))
-    _table.cache_clear()
     assert price_of("openai/mine") == Price(1, 2)
     assert price_of("openai/gpt-4o-mini").input == 9
     assert price_of("openai/gpt-4o").input == 2.5, "the rest is as shipped"
-    for wrong in ('{"openai/mine": {"in": 1}}', "[1]", "{"):
-        file.write_text(wrong)
-        _table.cache_clear()
+    for number, wrong in enumerate(('{"openai/mine": {"in": 1}}', "[1]", "{")):
+        (tmp_path / f"{number}.json").write_text(wrong)
+        monkeypatch.setenv("KANAME_PRICES", str(tmp_path / f"{number}.json"))
         with pytest.raises(ConfigError, match="KANAME_PRICES.*per million tokens"):
             price_of("openai/mine")
-    _table.cache_clear()
 
 
 async def test_a_limit_on_money_holds_with_real_prices():

@@ -48,7 +48,7 @@ class Calls(RuleBasedStateMachine):
     @rule(place=st.integers(0, 99), outcome=st.sampled_from([True, None, ContextTooLong("long"), *ERRORS]))
     def end(self, place, outcome):
         held = self.under_way.pop(place % len(self.under_way))
-        before = self.breaker._era
+        rested = self.breaker.rest
         self.breaker.leave(held[0], outcome)
         if held is self.probe:
             self.probe = None
@@ -56,7 +56,7 @@ class Calls(RuleBasedStateMachine):
                 self.open(outcome)
             elif outcome is not None:
                 self.until = None
-        elif self.breaker._era != before:
+        elif self.breaker.rest > rested:
             assert self.until is None, "only the probe changes an open breaker"
             assert outcome in ERRORS
             self.open(outcome)
@@ -106,16 +106,16 @@ def test_breaker_gives_many_tasks_one_probe_at_a_time(seed):
         for _ in range(20):
             await asyncio.sleep(0)
             now[0] += chance.random() * 4
-            before = breaker._closed_until
             ticket = breaker.enter()
             if ticket is None:
                 continue
-            if before is not None:
+            is_probe = breaker.rest > 0
+            if is_probe:
                 probing, probes = probing + 1, probes + 1
                 assert probing == 1
             for _ in range(chance.randint(0, 4)):
                 await asyncio.sleep(0)
-            if before is not None:
+            if is_probe:
                 probing -= 1
             breaker.leave(ticket, chance.choice([None, ModelUnavailable("down")]) if probes < works_after else True)
 

@@ -37,7 +37,9 @@ def test_a_word_document_with_title_headings_lists_and_tables(tmp_path):
     document.add_paragraph("Ask your manager", style="List Bullet")
     document.add_heading("Sick leave", 2)
     table = document.add_table(2, 2)
-    for cell, text in zip(table._cells, ["kind", "days", "doctor's note", "3"], strict=True):
+    for cell, text in zip(
+        [cell for row in table.rows for cell in row.cells], ["kind", "days", "doctor's note", "3"], strict=True
+    ):
         cell.text = text
     document.add_heading("旅費", 1)
     document.add_paragraph("日当は2,600円です。")
@@ -66,13 +68,13 @@ def test_the_pages_that_word_has_last_shown(tmp_path):
     document = docx.Document()
     document.add_paragraph("one")
     two = document.add_paragraph()
-    two.add_run()._r.append(OxmlElement("w:lastRenderedPageBreak"))
+    two.add_run().element.append(OxmlElement("w:lastRenderedPageBreak"))
     two.add_run("two, at the top")
     three = document.add_paragraph("begins on two ")
-    three.runs[0]._r.append(OxmlElement("w:lastRenderedPageBreak"))
+    three.runs[0].element.append(OxmlElement("w:lastRenderedPageBreak"))
     document.add_paragraph("three")
     four = document.add_paragraph("begins on three")
-    four.add_run()._r.append(OxmlElement("w:lastRenderedPageBreak"))
+    four.add_run().element.append(OxmlElement("w:lastRenderedPageBreak"))
     four.add_run(" and ends on four")
     document.add_paragraph("four")
     document.save(tmp_path / "a.docx")
@@ -90,7 +92,7 @@ def test_readings_deleted_words_and_copies_of_text_boxes_are_no_text(tmp_path):
         '<w:r {} xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"><mc:AlternateContent>'
         "<mc:Choice><w:t>箱</w:t></mc:Choice><mc:Fallback><w:t>箱</w:t></mc:Fallback></mc:AlternateContent></w:r>",
     ):
-        paragraph._p.append(parse_xml(xml.format(nsdecls("w"))))
+        paragraph.add_run().element.addprevious(parse_xml(xml.format(nsdecls("w"))))
     document.save(tmp_path / "a.docx")
     assert [block.text for block in read_blocks(tmp_path / "a.docx")] == ["始 東京新しい箱"]
 
@@ -142,7 +144,7 @@ def test_slides_in_their_order_with_what_the_speaker_says(tmp_path):
         slide.shapes.title.text = f"Title {number}"
         slide.placeholders[1].text = f"point {number}\nもう一つ"
     show.slides[0].notes_slide.notes_text_frame.text = "Say hello first."
-    order = show.slides._sldIdLst
+    order = show.element.sldIdLst
     order.insert(0, order[2])
     show.save(tmp_path / "a.pptx")
     assert read_blocks(tmp_path / "a.pptx") == [
@@ -212,7 +214,9 @@ def test_a_table_in_a_table_and_moved_words_are_read_once_and_headers_never(tmp_
     cell.add_table(1, 1).cell(0, 0).text = "inner"
     paragraph = document.add_paragraph()
     for tag in ("moveFrom", "moveTo"):
-        paragraph._p.append(parse_xml(f'<w:{tag} {nsdecls("w")} w:id="1"><w:r><w:t>moved</w:t></w:r></w:{tag}>'))
+        paragraph.add_run().element.addprevious(
+            parse_xml(f'<w:{tag} {nsdecls("w")} w:id="1"><w:r><w:t>moved</w:t></w:r></w:{tag}>')
+        )
     document.save(tmp_path / "a.docx")
     assert [" ".join(block.text.split()) for block in read_blocks(tmp_path / "a.docx")] == ["outer inner |", "moved"]
 

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from kaname import ConfigError, Privacy, find_names, load_config
+from kaname import Agent, ConfigError, Privacy, find_names, load_config
 from kaname.policies.content.privacy.kinds import built_in
 from kaname.policies.content.privacy.scan import find
 from tests.policies.privacy.test_privacy import Watched, agent_of
@@ -90,12 +90,14 @@ async def test_privacy_hides_names_from_the_model_and_shows_them_to_the_user():
     assert result.output == "山田太郎さんと John Smith に連絡しました。"
 
 
-def test_find_names_from_a_file(tmp_path):
+async def test_find_names_from_a_file(tmp_path):
     (tmp_path / "s.json").write_text('["ok"]')
     text = "agents:\n  a:\n    model: scripted/s.json\n    privacy: {detectors: ['kaname:find_names']}\n"
     (tmp_path / "kaname.yaml").write_text(text)
     (privacy,) = [one for one in load_config(tmp_path / "kaname.yaml").parts()["policies"] if isinstance(one, Privacy)]
-    assert privacy._detectors == (find_names,)
+    model = Watched("ok")
+    await Agent(model, policies=[privacy], journal="memory").run("山田太郎さんと John Smith に連絡して。")
+    assert "<PERSON_1>さんと <PERSON_2> に連絡して。" in model.sent[0]
 
 
 def test_find_names_without_its_packages_is_told_with_the_command_before_a_run(monkeypatch):

@@ -20,7 +20,6 @@ from kaname import (
 )
 from kaname.core.messages import Message, Text, Thinking
 from kaname.policies.content.privacy.pseudonyms import FACT
-from kaname.policies.content.privacy.rules import DIRECTIONS
 
 ADDRESS, BOSS, CARD = "a.b@example.com", "boss@corp.example", "4111 1111 1111 1111"
 
@@ -321,10 +320,10 @@ def test_privacy_refuses_rules_that_it_does_not_know(kinds, said):
         Privacy(kinds)
 
 
-def test_privacy_of_a_file(tmp_path):
+async def test_privacy_of_a_file(tmp_path):
     (tmp_path / "found.py").write_text("def names(text):\n    return []\n")
     text = (
-        "agents:\n  a:\n    model: scripted/s.json\n    privacy:\n      kinds: {email: mask, card: {output: block}}\n"
+        "agents:\n  a:\n    model: scripted/s.json\n    privacy:\n      kinds: {email: mask, employee: {input: mask}, card: {output: block}}\n"
         "      patterns: {employee: 'E[0-9]{6}'}\n      detectors: ['found:names']\n"
     )
     (tmp_path / "s.json").write_text('["ok"]')
@@ -332,7 +331,13 @@ def test_privacy_of_a_file(tmp_path):
     file.write_text(text)
     policies = load_config(file).parts()["policies"]
     (privacy,) = [one for one in policies if isinstance(one, Privacy)]
-    assert [privacy._rules.treatment(direction, "card") for direction in DIRECTIONS] == ["allow", "allow", "block", "allow"]
+    model = Watched("fine", f"it is {CARD}")
+    agent = Agent(model, policies=[privacy], journal="memory")
+    assert (await agent.run(f"{ADDRESS} {CARD} E123456")).output == "fine"
+    assert CARD in model.sent[0], "only the output is blocked"
+    assert ADDRESS not in model.sent[0]
+    assert "E123456" not in model.sent[0]
+    assert (await agent.run("and the card?")).stop.kind == "blocked"
     file.write_text(text.replace("email: mask", "email: hide"))
     with pytest.raises(ConfigError, match="privacy"):
         load_config(file).parts()

@@ -7,7 +7,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 
-from tests.postgres import _user, folder_of
+from tests.postgres import database_user, folder_of
 
 
 def program():
@@ -19,7 +19,7 @@ def pooled(url, mode):
     """The address of the journal through the pooler."""
     folder = folder_of(url) / f"bouncer-{mode}"
     folder.mkdir()
-    user = _user()
+    user = database_user()
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]

@@ -43,10 +43,14 @@ async def test_journal_goes_from_a_file_to_a_database_and_back(url, tmp_path):
         assert await copied.stores.grants.all() == await file.stores.grants.all()
         assert await copied.stores.marks.all() == await file.stores.marks.all() != {}
         assert await copied.stores.inbox.letters("asks") == await file.stores.inbox.letters("asks") != []
-        state = (
-            await Agent(ScriptedModel([]), name="clerk", journal=copied).run("on", session_id="s", user_id="ken").begun()
-        )._work.scope.state
-        assert [message.text for message in state.messages if message.role == "user"] == ["turn 0", "turn 1", "turn 2", "on"]
+        agent = Agent(ScriptedModel(lambda request: "fine"), name="clerk", journal=copied)
+        result = await agent.run("on", session_id="s", user_id="ken")
+        assert [message.text for message in result.state.messages if message.role == "user"] == [
+            "turn 0",
+            "turn 1",
+            "turn 2",
+            "on",
+        ]
     for journal in (file, server, back):
         await journal.close()
 
