@@ -17,6 +17,8 @@ import kaname
 from kaname import MemoryJournal, ScriptedModel, call, tool
 from kaname.core.events import Event
 from kaname.core.messages import Message, ToolResult
+from kaname.kernel.ports import Journal
+from kaname.run.run import find_live
 from tests import warm
 
 SOURCE = str(Path(kaname.__file__).parents[1])
@@ -64,6 +66,16 @@ async def until(true: Callable[[], Any], seconds: float = 60.0, *, freeing: bool
             if freeing:
                 gc.collect()
             await asyncio.sleep(0.005)
+
+
+async def listening(journal: Journal, run_id: str) -> None:
+    """Wait until a run listens for a request to stop, which only one that takes a while does."""
+    await until(lambda: (work := find_live(journal, run_id)) is not None and work._listeners)
+
+
+def has_heard(context: Any) -> bool:
+    """Return True if the run of a tool's context has heard something that it has not taken up yet."""
+    return bool(context.view._scope.inbox)
 
 
 def wait_until(true: Callable[[], Any], seconds: float = 60.0) -> Any:

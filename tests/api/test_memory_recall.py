@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -383,51 +383,61 @@ async def test_a_profile_that_a_person_set_is_not_forgotten_by_a_remark(tmp_path
 # What is read
 
 
-def steps_of(memory, said):
-    """How many steps SQLite takes for what is recalled before a turn."""
-    store, steps = memory.of("rosa"), []
-    store._db.set_progress_handler(lambda: steps.append(1), 10)
-    told_to(memory, said)
-    store._db.set_progress_handler(None, 10)
-    return len(steps)
+@pytest.fixture
+def steps(monkeypatch):
+    """Of an act, how many steps SQLite takes for it, on all connections that are made in the test."""
+    made, real = [], sqlite3.connect
+
+    def connect(*given, **more):
+        made.append(real(*given, **more))
+        return made[-1]
+
+    def count(act, *given):
+        counted = []
+        for one in made:
+            with suppress(sqlite3.ProgrammingError):  # it is closed
+                one.set_progress_handler(lambda: counted.append(1), 10)
+        act(*given)
+        return len(counted)
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    return count
 
 
 def filled(folder, count):
     memory = Memory(folder, learn="nothing", embeddings=Letters())
     store = memory.of("rosa")
     vectors = Letters().embed([f"entry {number}" for number in range(count)])
-    with store._write_transaction():
-        for number, vector in enumerate(vectors, 1):
-            text = f"Entry {number} names shelf w{number}."
-            row = (number, number, text, float(number), text)
-            store._db.execute(
-                "INSERT INTO memories (id, chain, text, kind, about, said, ended, run, same) VALUES (?, ?, ?, 'said', '', ?, 0, '', ?)",
-                row,
-            )
-            store._insert(FileRow(f"memory/{number}", 0.0, 0, "", 1, ""), [TextChunk(text, "", "")], [vector])
+    rows = [(number, f"Entry {number} names shelf w{number}.") for number in range(1, count + 1)]
+    with closing(sqlite3.connect(store.path)) as made, made:
+        made.executemany(
+            "INSERT INTO memories (id, chain, text, kind, about, said, ended, run, same) VALUES (?1, ?1, ?2, 'said', '', ?1, 0, '', ?2)",
+            rows,
+        )
+    for (number, text), vector in zip(rows, vectors, strict=True):
+        store.put(FileRow(f"memory/{number}", 0.0, 0, "", 1, ""), [TextChunk(text, "", "")], [vector])
     store.add("English", "profile", about="language")
     return memory
 
 
-def test_a_turn_looks_up_and_does_not_read_all(tmp_path):
-    steps = {}
-    for count in (300, 3_000):
+def test_a_turn_looks_up_and_does_not_read_all(tmp_path, steps):
+    taken = []
+    for count in (200, 1_600):
         memory = filled(tmp_path / str(count), count)
         assert any("language: English" in line for line in told_to(memory, "And what of w77 and w78?"))
-        steps[count] = steps_of(memory, "And what of w77 and w78?")
+        taken.append(steps(told_to, memory, "And what of w77 and w78?"))
         memory.close()
-    assert steps[3_000] < 1.5 * steps[300]
+    assert 0 < taken[1] < 1.5 * taken[0]
 
 
-def test_forgetting_by_age_reads_only_what_is_old(tmp_path):
-    steps = {}
-    for count in (300, 3_000):
-        memory, counted = filled(tmp_path / str(count), count), []
-        memory.of("rosa")._db.set_progress_handler(lambda counted=counted: counted.append(1), 10)
-        assert memory.of("rosa").forget_before(0.5) == []
-        steps[count] = len(counted)
+def test_forgetting_by_age_reads_only_what_is_old(tmp_path, steps):
+    taken = []
+    for count in (200, 1_600):
+        memory = filled(tmp_path / str(count), count)
+        taken.append(steps(memory.of("rosa").forget_before, 0.5))
+        assert len(memory.of("rosa").all()) == count + 1
         memory.close()
-    assert steps[3_000] < steps[300] + 20
+    assert taken[1] < taken[0] + 20
 
 
 def test_a_memory_that_names_its_speaker_is_found_with_what_was_said_before(tmp_path):

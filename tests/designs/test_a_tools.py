@@ -151,17 +151,25 @@ async def test_every_kind_of_document_is_found_with_its_source(tmp_path):
 
 
 @pytest.mark.requirement("A11")
-def test_the_connection_itself_cannot_write(tmp_path):
-    """A parser's miss still cannot write: not even with SQLite's own switch thrown."""
+def test_the_connection_itself_cannot_write(tmp_path, monkeypatch):
+    """A parser's miss still cannot write: not even with SQLite's own switch thrown, before the engine sets anything."""
     from kaname.tools.database.tool import engine_for
 
     made = sqlite3.connect(tmp_path / "shop.db")
     made.executescript("CREATE TABLE items (id INTEGER)")
     made.close()
-    connection = engine_for(tmp_path / "shop.db")._open()
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        connection.executescript("PRAGMA query_only = OFF; INSERT INTO items VALUES (1)")
-    connection.close()
+    tried, real = [], sqlite3.connect
+
+    def connect(*given, **more):
+        connection = real(*given, **more)
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.executescript("PRAGMA query_only = OFF; INSERT INTO items VALUES (1)")
+        tried.append(connection)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    assert [table.name for table in engine_for(tmp_path / "shop.db").tables()] == ["items"]
+    assert tried
 
 
 @pytest.mark.requirement("A11")

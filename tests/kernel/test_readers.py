@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kaname import Agent, ScriptedModel, ToolContext, call, tool
-from kaname.core.chunks import Chunk, chunks_of
+from kaname import Agent, ScriptedModel, SqliteJournal, ToolContext, call, tool
+from kaname.core.chunks import chunks_of
 from tests.kernel.test_streams import NO_LIMITS, Talking, facts_of, numbered, talking
 from tests.parts import until
 
@@ -222,15 +222,31 @@ async def test_a_child_with_a_long_history_is_read_by_its_parent_whole():
     assert "".join(said) == "word " * 1000
 
 
-async def test_a_run_that_queued_before_its_long_history_begins_before_anybody_reads():
+async def test_a_run_that_queued_before_its_long_history_begins_before_anybody_reads(tmp_path):
     """The word that it queues is no fact: it does not make anybody be waited for before the run has begun."""
-    agent = talking(turns=0, words=5)
-    run = agent.run([{"role": "user", "content": "x"}] * 600)
+    at_work, go = asyncio.Event(), asyncio.Event()
+
+    class Holding(Talking):
+        async def reply(self, request, emit):
+            at_work.set()
+            await go.wait()
+            return await super().reply(request, emit)
+
+    ours, other = SqliteJournal(tmp_path / "j.db"), SqliteJournal(tmp_path / "j.db")  # as in two processes
+    first = Agent(Holding(turns=0, words=5), name="clerk", journal=other, stops=NO_LIMITS).run("hi", session_id="s").start()
+    await at_work.wait()
+    agent = Agent(Talking(turns=0, words=5), name="clerk", journal=ours, stops=NO_LIMITS)
+    run = agent.run([{"role": "user", "content": "x"}] * 600, session_id="s").start()
     reader = run.subscribe(0, wait_for_me=True)
-    run._work.channel.show(Chunk(0.0, "", "status", {"status": "queued", "behind": "another"}))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
+        chunks = [await anext(reader)]
+        assert chunks[0].data["status"] == "queued"
+        go.set()
         await run.begun()
-        assert facts_in(await all_of(reader)) == await shown_by(run)
+        assert facts_in([*chunks, *await all_of(reader)]) == await shown_by(run)
+    await first
+    for journal in (ours, other):
+        await journal.close()
 
 
 @pytest.mark.parametrize("wait", [False, True])

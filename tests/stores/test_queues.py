@@ -8,6 +8,7 @@ import pytest
 from kaname import SqliteJournal
 from kaname.testing import QueueContract
 from tests.stores.postgres.conftest import server  # noqa: F401
+from tests.stores.silence import look_dead
 
 _schemas = count(1)
 
@@ -22,7 +23,7 @@ class TestSqliteQueue(QueueContract):
         return first, first.stores.queue, second, second.stores.queue
 
     async def kill(self, journal, queue):
-        journal._place.release_owner()
+        look_dead(journal)
 
 
 class TestPostgresQueue(QueueContract):
@@ -38,7 +39,7 @@ class TestPostgresQueue(QueueContract):
         return first, first.stores.queue, second, second.stores.queue
 
     async def kill(self, journal, queue):
-        journal._own._heartbeat._beating.cancel()
+        look_dead(journal)
         await asyncio.sleep(1.0)
 
 

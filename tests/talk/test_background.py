@@ -25,6 +25,7 @@ from kaname.cli.main import main
 from kaname.core.events import BACKGROUND, Interjected
 from kaname.core.messages import Message, ModelReply, Usage, assistant
 from kaname.run.tasks import _look_after, settle_tasks
+from tests.parts import has_heard
 
 SECONDS = 60
 
@@ -101,7 +102,7 @@ async def test_model_starts_work_goes_on_and_collects_the_answer_after_a_message
     async def wait(context: ToolContext) -> str:
         """Wait until the run has heard of the end of the other work."""
         async with asyncio.timeout(SECONDS):
-            while not context.view._scope.inbox:
+            while not has_heard(context):
                 await asyncio.sleep(0.01)
         return "ok"
 

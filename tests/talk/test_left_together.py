@@ -8,6 +8,7 @@ import pytest
 from kaname import Agent, Approve, Meeting, MemoryJournal, ScriptedModel, SqliteJournal, Team, ToolContext, call, tool
 from kaname.cli.main import main
 from kaname.run.request import SharedSession
+from tests.parts import has_heard
 
 SECONDS = 60
 
@@ -126,7 +127,7 @@ async def test_run_that_waited_for_a_question_of_its_task_is_heard_of(kind, tmp_
     async def wait(context: ToolContext) -> str:
         """Wait until the run has heard the question of the clerk."""
         async with asyncio.timeout(SECONDS):
-            while not context.view._scope.inbox:
+            while not has_heard(context):
                 await asyncio.sleep(0.01)
         return "ok"
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kaname import Agent, Guardrails, InvalidState, MemoryJournal, ScriptedModel, SqliteJournal, call, tool
+from kaname import Agent, Guardrails, InvalidState, MemoryJournal, ScriptedModel, SqliteJournal, ToolContext, call, tool
 from kaname.core.errors import RunNotFound
 from kaname.core.events import Interjected
 from kaname.core.messages import ModelReply, assistant
 from kaname.kernel.load import load
+from tests.parts import has_heard, until
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -29,8 +30,9 @@ class Working:
         self.at_work, self.go, self.sent = asyncio.Event(), asyncio.Event(), []
 
         @tool
-        async def look() -> str:
+        async def look(context: ToolContext) -> str:
             """Look."""
+            self.context = context
             self.at_work.set()
             await self.go.wait()
             return "seen"
@@ -203,9 +205,7 @@ async def test_a_message_from_another_process_reaches_the_run(tmp_path):
     other = await asyncio.create_subprocess_exec(sys.executable, "-c", program, journal, run.run_id, stdout=subprocess.PIPE)
     told, _ = await asyncio.wait_for(other.communicate(), SECONDS)
     assert told.strip() == b"True"
-    async with asyncio.timeout(SECONDS):
-        while not run._work.scope.inbox:  # the process polls
-            await asyncio.sleep(0.02)
+    await until(lambda: has_heard(working.context))  # the process polls
     working.go.set()
     await asyncio.wait_for(run, SECONDS)
     assert working.sent[-1] == ["How much?", "In yen"]

@@ -420,10 +420,9 @@ def test_a_run_with_an_index_that_is_not_there_fails_at_once(tmp_path, capsys):
 
 
 def test_search_without_documents_is_told(tmp_path, capsys, monkeypatch):
-    from kaname.cli.agent import _warn_if_no_documents
-
     monkeypatch.setenv("KANAME_DOCS", str(tmp_path / "none.db"))
-    _warn_if_no_documents(["search"], Screen())
+    (tmp_path / "s.json").write_text('["hi"]')
+    assert main(["run", "-m", f"scripted/{tmp_path}/s.json", "-t", "search", "--journal", str(tmp_path / "j.db"), "hello"]) == 0
     assert "no documents yet" in capsys.readouterr().err
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kaname import Agent, ScriptedModel, ToolContext, Worker, call, tool
 from kaname.core.messages import ToolResult
+from kaname.kernel.stores import Wanted
 from kaname.stores.default import choose
 from kaname.strategies.stop import max_steps, no_repeats, per_tool
 from tests import warm
@@ -100,7 +101,7 @@ async def main():
     agent = make_agent(choose(sys.argv[1]))
     worker = Worker([agent], concurrency=4)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
-    await agent.journal.stores.queue.take(worker._wanted._replace(agents=()), 1)  # it is in the table of those who live
+    await agent.journal.stores.queue.take(Wanted(()), 1)  # it is in the table of those who live
     print("up", flush=True)
     await worker.work()
     await agent.journal.close()

@@ -26,8 +26,8 @@ from kaname.agent.work.order import encode_order, request_for
 from kaname.core.events import Answered, Event, Opened, Received, Resumed
 from kaname.core.messages import Message, ModelReply, assistant, user
 from kaname.run.input import as_turn
-from kaname.run.run import find_live
 from kaname.stores.queue import QueuedRun, Wanted
+from tests.parts import listening
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -72,12 +72,6 @@ class Working:
     async def __aexit__(self, *_):
         self.worker.stop()
         await self.task
-
-
-async def listening(work):
-    """Only a run that takes a while listens for a request to stop."""
-    while not work._listeners:
-        await asyncio.sleep(0.02)
 
 
 async def ended(agent, run_id, kind="completed"):
@@ -165,7 +159,7 @@ async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_w
         async with asyncio.timeout(60):
             while not model.asked:
                 await asyncio.sleep(0.01)
-        await listening(find_live(theirs, run))
+        await listening(theirs, run)
         began = time.monotonic()
         assert await client.stop(run, "enough")
         assert (await ended(client, run, "cancelled")).stop.detail == "enough"

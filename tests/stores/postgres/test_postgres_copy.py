@@ -12,6 +12,7 @@ from kaname.stores.transfer import compare, copy_journal
 from kaname.testing.journal_lists import write
 from tests.parts import add, adding
 from tests.stores.postgres.test_postgres_trouble import schema_of, sql
+from tests.stores.silence import fall_silent
 
 
 async def fill(journal):
@@ -62,7 +63,7 @@ async def test_copy_that_was_killed_can_be_repeated_at_once(url, tmp_path, monke
     lease = await killed.claim("outer")
     first = [event async for event in file.read("outer")][:1]
     await killed.append(first, lease.epoch)
-    killed._own.thread.stop_soon()  # as a killed process: it says nothing more
+    fall_silent(killed)
     with pytest.raises(RunBusy):
         await server.claim("outer")
     assert (await copy_journal(file, server)).runs == 8

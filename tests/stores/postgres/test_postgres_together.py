@@ -10,14 +10,8 @@ from kaname.core.events import Custom, Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
 from kaname.testing.journal_lists import write
-from tests.parts import add, adding
+from tests.parts import add, adding, listening
 from tests.stores.postgres import pgbouncer
-
-
-async def listening(work):
-    """Only a run that takes a while listens for a request to stop."""
-    while not work._listeners:
-        await asyncio.sleep(0.02)
 
 
 def looking(**more):
@@ -93,7 +87,7 @@ async def test_run_is_stopped_from_another_journal_within_a_second(url):
 
     run = Agent(Slow(), journal=one).run("go").start()
     await begun.wait()
-    await listening(run._work)
+    await listening(one, run.run_id)
     before = asyncio.get_running_loop().time()
     assert await Agent(Slow(), journal=other).stop(run.run_id, "enough")
     result = await run
@@ -235,7 +229,7 @@ async def test_everything_works_through_pgbouncer(url, mode, tmp_path):
         assert [balance.spent for balance in await journals[1].stores.ledger.balances()] == [0.5]
         slow = Agent(ScriptedModel(["x" * 4000], pace=0.01), journal=journals[0]).run("go").start()
         await slow.begun()
-        await listening(slow._work)
+        await listening(journals[0], slow.run_id)
         assert await agents[1].stop(slow.run_id, "enough")
         assert (await slow).stop.kind == "cancelled"
         assert await journals[0].stores.health.verify() == []

@@ -17,6 +17,7 @@ from kaname.stores.postgres import schema
 from tests import postgres
 from tests.parts import add, adding, until
 from tests.stores.postgres.proxy import proxied
+from tests.stores.silence import fall_silent, look_dead
 
 
 @pytest.fixture
@@ -195,7 +196,7 @@ async def test_money_is_counted_once_if_the_answer_is_lost(url):
 async def test_reservation_of_a_dead_process_is_free_again(url):
     dead, journal = PostgresJournal(url), PostgresJournal(url)
     assert (await dead.stores.ledger.reserve("dead", ["total"], lambda found: [5.0]))[1]
-    dead._own.thread.stop_soon()  # as a killed process: it says nothing more
+    fall_silent(dead)
 
     def divide(found):
         return None if found[0].reserved else [1.0]
@@ -213,7 +214,7 @@ async def test_process_that_is_silent_counts_as_dead_and_can_write_nothing_more(
     with pytest.raises(RunBusy, match=r"being executed by process \d+ on "):
         await other.claim("r")
     assert [card.status for card in await other.runs()] == ["running"]
-    zombie._own._heartbeat._beating.cancel()
+    look_dead(zombie)
     while [card.status for card in await other.runs()] == ["running"]:
         await asyncio.sleep(0.05)
     newer = await other.claim("r")
