@@ -1,16 +1,15 @@
 """What a program makes, named by its place (`-a FILE.py:NAME`): an agent, a workflow or an orchestrator, with its neighbours."""
 
-import argparse
 import asyncio
 import json
+import subprocess
 import sys
 
 import pytest
 
 from kaname import Agent, Approve, ScriptedModel, call, serve, tool
 from kaname.cli.main import DONE, FAILED, USAGE, WAITING, main
-from kaname.cli.records import runs
-from kaname.cli.terminal.screen import Screen
+from tests import warm
 
 TOOLS = '''
 from kaname import tool
@@ -173,7 +172,7 @@ def test_follow_of_a_run_that_waits_says_so_and_ends(kaname):
     assert kaname("runs", "follow", "last", "--json")[0] == WAITING
 
 
-async def test_follow_goes_on_while_something_else_is_under_way(tmp_path, capsys):
+async def test_follow_goes_on_while_something_else_is_under_way(tmp_path):
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(effect="pure")
@@ -188,20 +187,21 @@ async def test_follow_goes_on_while_something_else_is_under_way(tmp_path, capsys
         """Pay."""
         return "paid"
 
-    agent = Agent(
-        ScriptedModel([[call("look"), call("pay")], "done"]), [look, pay], policies=[Approve("pay")], journal="memory"
-    )
+    script, journal = ScriptedModel([[call("look"), call("pay")], "done"]), str(tmp_path / "journal.db")
+    agent = Agent(script, [look, pay], policies=[Approve("pay")], journal=journal)
     run = agent.run("go").start()
     await begun.wait()
     while not (cards := await agent.journal.runs(status="waiting")):
         await asyncio.sleep(0.01)
-    given = argparse.Namespace(json=False, agent=None, journal=None, config=None)
-    following = asyncio.ensure_future(runs._follow(agent.journal, cards[0], given, Screen()))
-    async with asyncio.timeout(60):
-        while "? Run pay" not in capsys.readouterr().err:
-            await asyncio.sleep(0.01)
-        assert not following.done()
+    command = [sys.executable, "-m", "kaname.cli.main", "runs", "follow", cards[0].run_id, "--journal", journal]
+    with warm.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as following:
+        shown = ""
+        while "? Run pay" not in shown:
+            shown += await asyncio.to_thread(following.stderr.readline)
+            assert following.poll() is None, shown
         go_on.set()
-        assert await following == WAITING
-    assert "seen" in capsys.readouterr().err
+        shown += await asyncio.to_thread(following.stderr.read)
+    assert following.returncode == WAITING
+    assert "seen" in shown
     await run
+    await agent.journal.close()

@@ -6,6 +6,7 @@ import pytest
 
 from kaname import Agent, ScriptedModel, SqliteJournal, ToolContext, call, tool
 from kaname.core.chunks import chunks_of
+from kaname.run.run import find_live
 from tests.kernel.test_streams import NO_LIMITS, Talking, facts_of, numbered, talking
 from tests.parts import until
 
@@ -151,7 +152,8 @@ async def test_many_readers_see_what_is_said_while_they_are_being_woken():
             return await ScriptedModel(["done"]).reply(request, emit)
 
     run = Agent(Pausing(), journal="memory", stops=NO_LIMITS).run("go")
-    channel = run._work.channel
+    run.start()
+    channel = find_live(run.journal, run.run_id).channel
 
     async def listen(reader):
         async for chunk in reader:

@@ -29,9 +29,13 @@ def fresh_environment(monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    route_to.cache_clear()
-    http._trust.cache_clear()
+    forget()
     yield
+    forget()
+
+
+def forget():
+    """Let the client read the environment again: proxies, certificates."""
     route_to.cache_clear()
     http._trust.cache_clear()
 
@@ -257,7 +261,8 @@ async def test_a_slow_reader_makes_the_server_wait():
         await request_of(reader)
         writer.transport.set_write_buffer_limits(high=1 << 16)
         writer.write(b"HTTP/1.1 200 OK\r\n" + STREAM + b"\r\n")
-        piece = b": " + b"x" * (1 << 16) + b"\n"
+        piece = reply("x" * (1 << 16)).events[0]
+        piece = b"data: " + piece + b"\n\n"
         for _ in range(320):
             writer.write(piece)
             await writer.drain()
@@ -266,11 +271,14 @@ async def test_a_slow_reader_makes_the_server_wait():
 
     async with serving(flood) as port:
         model, held = OpenAI("any", base_url=f"http://127.0.0.1:{port}", api_key="k"), []
-        async with model._http.post(model._url, {}, b"{}", model.who) as connection:
-            await asyncio.sleep(0.3)
-            held.append(sent)
-            while await connection.more(1.0):
-                pass
+
+        async def emit(*_):
+            while not held:  # the reader is slow, until the server sends nothing more
+                before = sent
+                await asyncio.sleep(0.3)
+                held.extend([sent] if sent == before else [])
+
+        await model.reply(ModelRequest((user("hi"),)), emit)
         assert held[0] < 12 << 20
         assert sent > 20 << 20
         await model.close()
@@ -331,9 +339,8 @@ async def test_a_certificate_of_ones_own_authority(authority, monkeypatch):
         with pytest.raises(errors.ModelUnreachable, match=r"certificate of https://localhost.*not trusted.*SSL_CERT_FILE"):
             await asked(f"https://localhost:{port}")
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
-        http._trust.cache_clear()
+        forget()
         assert (await asked(f"https://localhost:{port}")).message.text == "hello"
-        http._trust.cache_clear()
 
     async def plain(reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import socket
 import weakref
 
 import pytest
@@ -124,16 +125,21 @@ def test_a_loop_that_has_ended_is_forgotten():
     loops = []
 
     async def use(model):
-        async with WireServer([reply("x")]) as server:
-            model._url = server.url + "/chat/completions"
+        async with await asyncio.start_server(answering, "127.0.0.1", port):
             await model.reply(ModelRequest((user("hi"),)), quiet)
         loops.append(weakref.ref(asyncio.get_running_loop()))
 
-    model = OpenAI("any", base_url="http://127.0.0.1:1/v1", api_key="k")
+    async def answering(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(EVENTS) + EVENTS)
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    model = OpenAI("any", base_url=f"http://127.0.0.1:{port}/v1", api_key="k")
     for _ in range(3):
         asyncio.run(use(model))
     gc.collect()
-    assert not model._http._pools
     assert not [loop for loop in loops if loop() is not None]
 
 

@@ -71,6 +71,7 @@ class OldServer:
         if method == "server/discover" and self.silent:
             await asyncio.sleep(60)
         if method == "initialize":
+            self.client = message["params"]
             about = {"name": "old", "version": "1"}
             able = {"tools": {}, "resources": {}, "prompts": {}}
             return self._result(message, {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": about})
@@ -330,9 +331,18 @@ async def test_form_of_the_newest_protocol_is_answered_with_its_defaults():
 
 async def test_form_is_not_offered_where_nobody_answers():
     async with agent([call("book"), "ok"], {"s": asking()}) as made:
-        assert made.servers.servers[0]._live.client._elicitation_callback is None
         (booked,) = await answers(made)
     assert booked.is_error
+
+
+@pytest.mark.parametrize("answers_it", [False, True])
+async def test_server_is_told_whether_somebody_answers_forms(answers_it):
+    async def elicit(server, question, schema):
+        return {}
+
+    async with OldServer() as server, agent(["x"], {"old": {"url": server.url}}, elicit=elicit if answers_it else None) as made:
+        await made.run("go")
+    assert ("elicitation" in server.client["capabilities"]) == answers_it
 
 
 async def test_older_way_to_ask_gets_advice():

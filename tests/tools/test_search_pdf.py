@@ -11,6 +11,7 @@ from kaname.tools.search.readers.by_ending import read_blocks
 def pdf(path, *pages):
     """A PDF file with pages of lines. The codes of its letters are those of Unicode."""
     writer = PdfWriter()
+    add = writer._add_object  # pypdf has no public way
     letters = sorted({char for page in pages for line in page for char in line})
     codes = "\n".join([f"<{ord(char):04X}> <{ord(char):04X}>" for char in letters])
     cmap = f"1 begincodespacerange\n<0000> <FFFF>\nendcodespacerange\n{len(letters)} beginbfchar\n{codes}\nendbfchar\n"
@@ -28,14 +29,14 @@ def pdf(path, *pages):
         ),
     )
     font = _dictionary(Type="/Font", Subtype="/Type0", BaseFont="/Any", Encoding="/Identity-H")
-    font[NameObject("/DescendantFonts")] = ArrayObject([writer._add_object(inner)])
-    font[NameObject("/ToUnicode")] = writer._add_object(_stream(cmap))
-    fonts = _dictionary(Font=_dictionary(F=writer._add_object(font)))
+    font[NameObject("/DescendantFonts")] = ArrayObject([add(inner)])
+    font[NameObject("/ToUnicode")] = add(_stream(cmap))
+    fonts = _dictionary(Font=_dictionary(F=add(font)))
     for lines in pages:
         page = writer.add_blank_page(600, 800)
         shown = " T*\n".join([f"<{''.join([f'{ord(char):04X}' for char in line])}> Tj" for line in lines])
         page[NameObject("/Resources")] = fonts
-        page[NameObject("/Contents")] = writer._add_object(_stream(f"BT /F 10 Tf 14 TL 50 750 Td\n{shown}\nET"))
+        page[NameObject("/Contents")] = add(_stream(f"BT /F 10 Tf 14 TL 50 750 Td\n{shown}\nET"))
     writer.write(path)
     return path
 

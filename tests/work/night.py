@@ -5,6 +5,7 @@ import os
 import sys
 
 from kaname import Agent, ScriptedModel, Worker
+from kaname.agent.work import worker as workers
 from kaname.agent.work.scheduler import Scheduler
 from kaname.stores.default import choose
 
@@ -43,8 +44,9 @@ async def main():
     agent, clock = make_agent(choose(place)), [begin]
     if os.environ.get("NIGHT_DIES"):
         agent.__class__ = Dying
-    scheduler, worker = Scheduler([agent], lambda: clock[0]), Worker([agent])
-    worker._scheduler = scheduler
+    scheduler = Scheduler([agent], lambda: clock[0])
+    workers.Scheduler = lambda agents: scheduler
+    worker = Worker([agent])
     await scheduler.check()
     print("up", flush=True)
     sys.stdin.readline()
