@@ -17,7 +17,7 @@ import kaname.serve
 from kaname import Agent, Approve, DelegateToHuman, Flow, MemoryJournal, ScriptedModel, SqliteJournal, ToolLabels, call, tool
 from kaname.core.errors import InvalidState
 from kaname.core.events import Answered
-from kaname.serve.dialects.mcp import _answer as mcp_answer
+from kaname.serve.dialects.mcp import answer_of_form
 from kaname.serve.users import Users
 from tests.serve.serving import client, serving
 
@@ -136,7 +136,7 @@ async def by_http(desk: Desk, agent: Agent[Any], run_id: str, key: str) -> None:
 def by_mcp(action: str) -> Callable[..., Awaitable[None]]:
     async def answered(desk: Desk, agent: Agent[Any], run_id: str, key: str) -> None:
         sent = type("Sent", (), {"action": action, "content": {"answer": "yes"}})
-        await agent.resume(run_id, {key: mcp_answer((await agent.result(run_id)).questions[key], sent)})
+        await agent.resume(run_id, {key: answer_of_form((await agent.result(run_id)).questions[key], sent)})
 
     answered.__name__ = f"by_mcp_{action}"
     return answered

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from kaname import Agent, tool
+from kaname.models import Local
 from kaname.models.local import model as local
 from kaname.models.local import prefix
 from kaname.testing import WireServer
@@ -121,11 +122,13 @@ def test_threads_are_as_many_as_the_host_has_free(cores, load, threads):
     assert local.free_threads(cores, load) == threads
 
 
-def test_threads_that_are_given_count_and_else_are_decided_when_the_model_is_loaded(monkeypatch):
+def test_threads_that_are_given_count_and_else_are_decided_when_the_model_is_loaded(monkeypatch, tmp_path):
+    (tmp_path / "small.gguf").write_bytes(b"GGUF and no more")
     monkeypatch.setenv("KANAME_THREADS", "3")
-    assert local._threads() == 3
+    assert Local(tmp_path / "small.gguf").plan.threads == 3
+    assert Local(tmp_path / "small.gguf", threads=2).plan.threads == 2
     monkeypatch.delenv("KANAME_THREADS")
-    assert local._threads() is None
+    assert Local(tmp_path / "small.gguf").plan.threads is None
 
 
 def test_grammar_leaves_room_for_no_property_that_the_schema_does_not_name():

@@ -715,9 +715,9 @@ def test_the_local_model_in_a_file(tmp_path, registry):
     path.write_text("agents: {a: {model: local}}\nmodels:\n  local: {tool_mode: text, threads: 1, context: 512}\n")
     model = load_config(path).agent().parts()["model"]
     assert isinstance(model, Local)
-    assert (model._plan.threads, model._plan.context, model.tool_mode) == (1, 512, "text")
+    assert (model.plan.threads, model.plan.context, model.tool_mode) == (1, 512, "text")
     path.write_text("llm: {provider: local, local: {context: 512}}\n")
-    assert load_config(path).agent().parts()["model"]._plan.context == 512
+    assert load_config(path).agent().parts()["model"].plan.context == 512
     path.write_text("agents: {a: {model: local}}\nmodels:\n  local:\n    base_url: http://x\n  anthropic:\n    threads: 2\n")
     with pytest.raises(ConfigError) as told:
         load_config(path)

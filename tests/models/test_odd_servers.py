@@ -122,15 +122,19 @@ async def test_an_abort_at_any_moment_leaves_no_socket(recwarn):
 
 
 def test_a_loop_that_has_ended_is_forgotten():
-    loops = []
+    loops, writers = [], []
 
     async def use(model):
         async with await asyncio.start_server(answering, "127.0.0.1", port):
             await model.reply(ModelRequest((user("hi"),)), quiet)
+            writer = writers.pop()
+            writer.close()
+            await writer.wait_closed()
         loops.append(weakref.ref(asyncio.get_running_loop()))
 
     async def answering(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
+        await request_of(reader)
+        writers.append(writer)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(EVENTS) + EVENTS)
 
     with socket.socket() as free:

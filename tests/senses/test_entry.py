@@ -260,7 +260,7 @@ def test_server_that_never_ends_is_given_up(monkeypatch):
 
     threading.Thread(target=drip, daemon=True).start()
     connect = socket.create_connection
-    monkeypatch.setattr(sources, "_public_address", lambda host, port: ("192.0.2.1", port))
+    monkeypatch.setattr(sources, "public_address", lambda host, port: ("192.0.2.1", port))
     monkeypatch.setattr(socket, "create_connection", lambda address, **more: connect(server.getsockname(), **more))
     monkeypatch.setattr(sources, "_LONGEST", 0.5)
     with pytest.raises(SenseError, match="cannot be reached: it takes longer than"):
@@ -291,7 +291,7 @@ async def test_address_that_leads_to_a_private_one_is_not_fetched(address):
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111"])
 def test_address_that_leads_to_a_public_one_is_public(address):
-    assert sources._public_address(address, 80) == (str(ipaddress.ip_address(address)), 80) or address.startswith("::ffff")
+    assert sources.public_address(address, 80) == (str(ipaddress.ip_address(address)), 80) or address.startswith("::ffff")
 
 
 async def test_title_of_a_session_is_what_the_user_wrote_or_the_name_of_the_file():

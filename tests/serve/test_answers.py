@@ -26,7 +26,7 @@ from kaname.core.people.asking import question_in_words
 from kaname.core.steps import CallModel
 from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
-from kaname.serve.dialects.mcp import _answer as mcp_answer
+from kaname.serve.dialects.mcp import answer_of_form
 from kaname.serve.dialects.responses_writer import ResponsesWriter
 from kaname.serve.dialects.vercel import VercelWriter
 from kaname.serve.users import Caller
@@ -160,7 +160,7 @@ async def by_mcp(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload: 
         action, content = "accept", payload
 
     asked = (await agent.result(run_id)).questions[key]
-    await by_python(desk, agent, run_id, key, mcp_answer(asked, Sent))
+    await by_python(desk, agent, run_id, key, answer_of_form(asked, Sent))
 
 
 WAYS: tuple[Way, ...] = (

@@ -24,7 +24,7 @@ from kaname import (
 from kaname.cli.main import main
 from kaname.core.events import BACKGROUND, Interjected
 from kaname.core.messages import Message, ModelReply, Usage, assistant
-from kaname.run.tasks import _look_after, settle_tasks
+from kaname.run.tasks import look_after, settle_tasks
 from tests.parts import has_heard
 
 SECONDS = 60
@@ -381,7 +381,7 @@ def test_run_sync_waits_for_the_work_in_the_background(tmp_path):
 
 async def test_end_of_the_event_loop_does_not_wait_for_work_of_other_processes():
     elsewhere = asyncio.get_running_loop().create_future()
-    _look_after(_wait_for(elsewhere))
+    look_after(_wait_for(elsewhere))
     async with asyncio.timeout(SECONDS):
         await settle_tasks()
     elsewhere.set_result(None)

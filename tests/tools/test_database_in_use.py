@@ -483,7 +483,9 @@ def workers_of(pid):
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
 async def test_a_cancelled_question_leaves_nothing_running(sources, monkeypatch):
-    monkeypatch.setattr("kaname.tools.database.sandbox.process.Popen", subprocess.Popen)  # not a warm one: it is a child of ours
+    monkeypatch.setattr(
+        "kaname.tools.database.sandbox.process.Popen", subprocess.Popen
+    )  # not a warm one: it is a child of ours
     before = workers_of(os.getpid())
     tool = DatabaseTool(sources["sqlite"], timeout=30)
     await tool.execute("SELECT 1")

@@ -89,15 +89,15 @@ async def _begin(run: Run[Any], journal: Journal) -> None:
     try:
         await run.begun()
     except RunBusy:
-        _look_after(_wait_elsewhere(journal, run.run_id))
+        look_after(_wait_elsewhere(journal, run.run_id))
         return
     except AgentError:  # in its own record
         pass
     run.detach()
-    _look_after(_wait_here(run, journal), _HERE)
+    look_after(_wait_here(run, journal), _HERE)
 
 
-def _look_after(work: Any, name: str | None = None) -> None:
+def look_after(work: Any, name: str | None = None) -> None:
     _keeping.add(task := asyncio.create_task(work, name=name))
     task.add_done_callback(_keeping.discard)
 
@@ -159,7 +159,7 @@ async def revive(scope: Scope) -> None:
                 continue
             await asyncio.wait([work.task])  # it has asked, and is about to rest
         if card.status == "running":
-            _look_after(_wait_elsewhere(scope.journal, child_id))
+            look_after(_wait_elsewhere(scope.journal, child_id))
         elif card.status == "interrupted" or ready:
             try:
                 agent = _agent_of(scope, value)

@@ -110,7 +110,7 @@ def fetch(url: str, most: int = MOST_BYTES) -> tuple[bytes, str]:
         found = urlsplit(url)
         if found.scheme not in ("http", "https") or not found.hostname or found.username:
             raise SenseError.of("senses.bad_url", "{url!r} cannot be fetched: it is not a plain http address", url=url[:200])
-        address = _public_address(found.hostname, found.port or (443 if found.scheme == "https" else 80))
+        address = public_address(found.hostname, found.port or (443 if found.scheme == "https" else 80))
         try:
             with_content, kind = _get(found.scheme, found.hostname, address, url, most)
         except (OSError, http.client.HTTPException) as problem:
@@ -137,7 +137,7 @@ def _is_in(place: ipaddress.IPv6Address, networks: tuple[str, ...]) -> bool:
     return any(place in ipaddress.IPv6Network(one) for one in networks)
 
 
-def _public_address(host: str, port: int) -> tuple[str, int]:
+def public_address(host: str, port: int) -> tuple[str, int]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as problem:

@@ -79,7 +79,7 @@ class Local(ModelBase):
         found = _weights() if path is None else _model_file(Path(path).expanduser())
         _whole("context", context, 1)
         chosen = _threads() if threads is None else _whole("threads", threads, 0)
-        self._plan = Plan(str(found.resolve()), context, chosen)
+        self.plan = Plan(str(found.resolve()), context, chosen)
         self.model, self.name = found.stem, f"local/{found.stem}"
         self.settings = {**_CAREFUL, **(settings or {})}
         self.tool_mode: ToolMode = tool_mode
@@ -98,7 +98,7 @@ class Local(ModelBase):
         self._key = ""  # of the server that this one speaks to
 
     def __repr__(self) -> str:
-        return f"<Local {self._plan.path}>"
+        return f"<Local {self.plan.path}>"
 
     def most_expensive(self, request: ModelRequest, input: int, output: int) -> float:
         """Return 0: the model runs on this machine."""
@@ -121,7 +121,7 @@ class Local(ModelBase):
             )
             if not server.news.get("fresh", True):
                 prefix.leave_alone(address)
-            self._served.runs = f"{self._plan.path} {self._plan.context} {os.stat(self._plan.path).st_mtime_ns}"
+            self._served.runs = f"{self.plan.path} {self.plan.context} {os.stat(self.plan.path).st_mtime_ns}"
         try:
             return await self._served.reply(seen_by(request, ()), emit)
         except (ModelUnreachable, ReplyGarbled) as problem:
@@ -132,7 +132,7 @@ class Local(ModelBase):
 
     async def _load(self, emit: Emit) -> LocalServer:
         """Return the server when the model is loaded. Until then, report that it is loading, and for how long."""
-        if not _modification_time(Path(self._plan.path)):
+        if not _modification_time(Path(self.plan.path)):
             raise _not_downloaded()
         loop = asyncio.get_running_loop()
         began, waited = loop.time(), False
@@ -146,8 +146,8 @@ class Local(ModelBase):
             if server.news:
                 break
         if "failed" in server.news:
-            await asyncio.to_thread(release, self._plan)
-            raise ConfigError(_not_loaded(self._plan.path, server.news["failed"]))
+            await asyncio.to_thread(release, self.plan)
+            raise ConfigError(_not_loaded(self.plan.path, server.news["failed"]))
         if server.ended:
             raise self._crashed(server)
         if waited:
@@ -155,10 +155,10 @@ class Local(ModelBase):
         return server
 
     async def _connect(self) -> LocalServer:
-        if (server := find_server(self._plan)) is not None:
+        if (server := find_server(self.plan)) is not None:
             return server
         try:
-            return await asyncio.to_thread(connect, self._plan, _free_cores)
+            return await asyncio.to_thread(connect, self.plan, _free_cores)
         except OSError as problem:
             raise ModelUnreachable.of(
                 "local.no_process", "the process of the local model cannot be started: {problem}", problem=problem
@@ -186,7 +186,7 @@ class Local(ModelBase):
         """Free the memory, unless another process uses the model. Do not call it during a request; the next one loads again."""
         await self.close()
         self._served = None
-        await asyncio.to_thread(release, self._plan)
+        await asyncio.to_thread(release, self.plan)
 
 
 class _Served(OpenAI):

@@ -166,11 +166,11 @@ async def _resume_with_responses(service: Service, ctx: Any, who: Caller) -> Run
     if result.stop.kind != "waiting":
         raise not_waiting(card)
     responses = ctx.input_responses or {}
-    answers = {key: _answer(asked, responses[key]) for key, asked in result.questions.items() if key in responses}
+    answers = {key: answer_of_form(asked, responses[key]) for key, asked in result.questions.items() if key in responses}
     return await service.resume(card, answers, who)
 
 
-def _answer(asked: Asked, response: Any) -> Any:
+def answer_of_form(asked: Asked, response: Any) -> Any:
     """Return the answer in the response of the client. A form that was declined or closed is a no."""
     if getattr(response, "action", "") != "accept":
         return answer_for(asked, False)
