@@ -1,5 +1,5 @@
 """Durations, amounts of money, sizes and counts as people write them: "5m", "1h30m", 90, "$1", "200MB", "1,000". Pauses between
-retries."""
+retries, and checks of numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from math import inf, isfinite
 from time import time
+from typing import TypeGuard
 
 from .errors import ConfigError
 
@@ -24,6 +25,17 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _COUNT = re.compile(r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:_\d+)*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)  # not 5,00
 _MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:usd)?", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+
+
+def is_whole(value: object, least: float = -inf, most: float = inf) -> TypeGuard[int]:
+    """Return True for an integer from `least` to `most`. True and False are not numbers."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_number(value: object, least: float = -inf, most: float = inf) -> TypeGuard[int | float]:
+    """Return True for a finite number from `least` to `most`. True and False are not numbers."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return plain and -inf < value < inf and least <= value <= most  # type: ignore[operator]
 
 
 def seconds(duration: float | str) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, cast
 
 from ..core.calls import call_key
-from ..core.durations import dollars, seconds
+from ..core.durations import dollars, is_whole, seconds
 from ..core.errors import ConfigError
 from ..core.messages import ToolCall
 from ..core.notices import notice
@@ -211,7 +211,7 @@ def _first_over(
 
 def count(limit: int | None, name: str) -> int | None:
     """Return the limit. Raise `ConfigError` if it is not a number from 1 up, or None."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+    if limit is not None and not is_whole(limit, 1):
         raise ConfigError.of(
             "limit.no_count",
             "{name} must be an integer of at least 1, or None for no limit, not {limit!r}",

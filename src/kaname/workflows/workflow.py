@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast, get_args, overload
 
 from ..agent.agent import Agent
-from ..core.durations import seconds
+from ..core.durations import is_whole, seconds
 from ..core.errors import ConfigError, nearest
 from ..core.notices import join_notices, notice
 from ..core.record import replace
@@ -364,8 +364,7 @@ def _other_use(flow: Workflow, given: Any) -> Use:
 def _count(key: str, value: Any) -> int:
     if key == "needs" and value in ("any", "all"):
         return 1 if value == "any" else 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < (key == "rounds"):
-        least = int(key == "rounds")
+    if not is_whole(value, least := int(key == "rounds")):
         raise ConfigError.of(
             "workflow.count", "{key} must be an integer of at least {least}, not {it!r}", key=key, least=least, it=value
         )

@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timezone, tzinfo
 from itertools import takewhile
-from math import isfinite
 from typing import Any, Literal
 
-from ...core.durations import seconds
+from ...core.durations import is_number, is_whole, seconds
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record
@@ -20,6 +19,7 @@ from ...run.request import check_ids
 Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")
 _NAME = re.compile(r"[\w-]{1,80}")  # letters of any language
+_HIGHEST = 2**31 - 1  # priority
 _LATE = 60.0  # seconds; a tick that is older counts as missed
 _MOST = 100  # missed ticks of a schedule that are made up for
 _DAY = 86_400.0  # seconds; clocks change less often
@@ -146,9 +146,8 @@ def _next_change(zone: tzinfo, start: float, end: float) -> float | None:
 
 def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = "", **_: Any) -> None:
     """Raise `ConfigError` for what no worker could read: one such run would keep all others from being taken."""
-    timed = isinstance(at, int | float) and not isinstance(at, bool) and isfinite(at)
-    numbered = isinstance(priority, int) and not isinstance(priority, bool) and abs(priority) < 2**31
-    if not timed or not numbered or not isinstance(key, str) or not isinstance(queue, str):
+    numbered = is_number(at) and is_whole(priority, -_HIGHEST, _HIGHEST)
+    if not numbered or not isinstance(key, str) or not isinstance(queue, str):
         raise ConfigError.of(
             "queue.options",
             "priority must be a whole number, at a time in seconds since 1970, and key and queue texts",

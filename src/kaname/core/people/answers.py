@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
+from ..durations import is_number, is_whole
 from ..errors import InvalidState
 from ..events import Asked
 from ..reading.lazy_regex import lazy_regex
@@ -126,8 +126,7 @@ def read_approval(answer: Any) -> tuple[Decision | None, Lasting | None]:
         return read_decision(answer), None
     where, until, by = answer.get("where"), answer.get("until", 0.0), answer.get("by", "")
     usable = answer["for"] in (FOR_RUN, ALWAYS) and (where is None or isinstance(where, Mapping)) and isinstance(by, str)
-    timed = isinstance(until, int | float) and not isinstance(until, bool) and isfinite(until)
-    if not usable or not timed or answer.get("approved") is not True or {*answer} - {"approved", *_LASTING}:
+    if not usable or not is_number(until) or answer.get("approved") is not True or {*answer} - {"approved", *_LASTING}:
         return None, None
     return Decision(True), Lasting(answer["for"], where, float(until), by, str(answer.get("run", "")))
 
@@ -146,10 +145,10 @@ def read_selection(answer: Any, count: int) -> Selection | None:
     numbers: Any = answer
     if isinstance(answer, str) and _NUMBERS.fullmatch(text := normalize_answer(answer)):
         numbers = [int(one) for one in text.replace("、", " ").replace(",", " ").split()]
-    if isinstance(numbers, int) and not isinstance(numbers, bool):
+    if is_whole(numbers):
         numbers = [numbers]
     if isinstance(numbers, list | tuple):
-        fits = all(isinstance(one, int) and not isinstance(one, bool) and 1 <= one <= count for one in numbers)
+        fits = all(is_whole(one, 1, count) for one in numbers)
         return Selection(frozenset(numbers)) if fits and numbers else None
     decision = read_decision(answer)
     if decision is None or decision.args is not None:

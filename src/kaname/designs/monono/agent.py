@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from ...agent.agent import Agent
 from ...agent.options import AgentOptions
 from ...core.chunks import Chunk
+from ...core.durations import is_whole
 from ...core.errors import AgentError, ConfigError, nearest
 from ...core.messages import Message
 from ...core.notices import notice
@@ -416,7 +417,7 @@ def _memory(passed: Mapping[str, int | None], extra_cfg: Mapping[str, Any] | Non
             raise ConfigError(unknown + nearest(name, (*_MEMORY, *_RESOURCES)))
     sizes = {name: passed[name] if passed[name] is not None else (extra_cfg or {}).get(name) for name in _MEMORY}
     for name, size in sizes.items():
-        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+        if size is not None and not is_whole(size, 0):
             raise ConfigError.of(
                 "monono.memory_size", "{name} must be an integer of at least 0, not {size!r}", name=name, size=size
             )

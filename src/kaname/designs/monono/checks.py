@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from logging import getLogger
 from typing import Any
 
+from ...core.durations import is_number, is_whole
 from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
 from ...kernel.boundary import Border
@@ -18,17 +19,9 @@ Fits = tuple[Callable[[Any], bool], str]
 """Returns True if a value can be used, and says what is expected."""
 
 
-def is_number(value: Any, least: float = 0.0) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < float("inf")
-
-
-def is_count(value: Any, least: int = 0) -> bool:
-    return isinstance(value, int) and is_number(value, least)
-
-
-COUNT: Fits = (is_count, "an integer of at least 0")
-POSITIVE: Fits = (lambda value: is_count(value, 1), "an integer of at least 1")
-AMOUNT: Fits = (is_number, "a number of at least 0")
+COUNT: Fits = (lambda value: is_whole(value, 0), "an integer of at least 0")
+POSITIVE: Fits = (lambda value: is_whole(value, 1), "an integer of at least 1")
+AMOUNT: Fits = (lambda value: is_number(value, 0), "a number of at least 0")
 
 
 def check_settings(where: str, given: Any, known: Mapping[str, Fits], needed: Iterable[str] = ()) -> None:

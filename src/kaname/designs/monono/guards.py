@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.demands import Refuse
+from ...core.durations import is_whole
 from ...core.errors import ConfigError
 from ...core.messages import ToolCall
 from ...core.notices import notice
@@ -68,7 +69,7 @@ class TokenGuard(Guardrail):
         max_calls: int | Mapping[str, int] | None = None,
         arguments: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        if max_tokens is not None and (not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1):
+        if max_tokens is not None and not is_whole(max_tokens, 1):
             raise ConfigError.of(
                 "monono.max_tokens", "max_tokens must be an integer of at least 1, or None, not {it!r}", it=max_tokens
             )

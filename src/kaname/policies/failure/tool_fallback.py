@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...core.durations import backoff
+from ...core.durations import backoff, is_number, is_whole
 from ...core.errors import BadArguments, ConfigError, Signal, UnexpectedError
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
@@ -102,14 +102,14 @@ class FallbackStrategy(Policy):
         longest_wait: float = 30.0,
         degrade: bool = True,
     ) -> None:
-        if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
+        if not is_whole(max_retries, 0):
             raise ConfigError.of(
                 "fallback.max_retries",
                 "max_retries must be an integer of at least 0, not {max_retries!r}",
                 max_retries=max_retries,
             )
         for what, seconds in (("backoff", backoff), ("longest_wait", longest_wait)):
-            if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
+            if not is_number(seconds, 0):
                 raise ConfigError.of(
                     "fallback.seconds",
                     "{what} must be a number of seconds of at least 0, not {seconds!r}",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...core.durations import is_whole
 from ...core.errors import ConfigError, Suspend
 from ...core.events import Event, ToolFinished
 from ...core.messages import ToolCall, ToolResult
@@ -105,9 +106,13 @@ class Budget(Policy):
         self.about = replace(self.about, limits=levels)
         self._fixed: tuple[Account, ...] | None = None
         self._counted_in = ""  # a run whose own call was counted in another
+        self._check_options(unpriced, longest_reply)
+
+    def _check_options(self, unpriced: str, longest_reply: int) -> None:
+        """Raise `ConfigError` for a value that no budget can have."""
         if unpriced not in ("refuse", "allow"):
             raise ConfigError.of("budget.unpriced", 'unpriced must be "refuse" or "allow", not {it!r}', it=unpriced)
-        if not isinstance(longest_reply, int) or isinstance(longest_reply, bool) or longest_reply < 1:
+        if not is_whole(longest_reply, 1):
             raise ConfigError.of(
                 "budget.longest_reply", "longest_reply must be a number of tokens, not {it!r}", it=longest_reply
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -126,8 +126,18 @@ class Funds:
 
     def __init__(self, view: RunView) -> None:
         self.bills: list[Bill] = []  # on which the call is put
-        levels, seen, self.is_nested = [(view, limits_of(view))], view, False
-        bill, inmost = calling.get(), True
+        self.is_nested = False
+        levels = [(one, limits_of(one)) for one in (view, *self._payers_around(view))]
+        self.rules = [(rule, purse, one) for one, limits in levels for rule, purse in limits.rules]
+        self.share = levels[0][1].share
+        self.longest_reply = min([limits.longest_reply for _, limits in levels])
+        self.needs_price = any(limits.needs_price(one) for one, limits in levels if limits.limits_money)
+        self.ledgers = _ledgers([(one, limits) for one, limits in levels if limits.budgets])
+        self.accounts = [account for paid in self.ledgers for account in paid.accounts]
+
+    def _payers_around(self, view: RunView) -> Iterator[RunView]:
+        """Yield the runs around this one from whose limits the call is paid, too, and note the bills on which it is put."""
+        bill, seen, inmost = calling.get(), view, True
         while bill is not None:
             self.is_nested = self.is_nested or bill.holds
             if bill.is_of(view):
@@ -137,14 +147,8 @@ class Funds:
                 parent, seen = seen.state.parent, outer
                 if bill.call_id and (parent is None or parent[0] != outer.run_id):
                     self.bills.append(bill)
-                    levels.append((outer, limits_of(outer)))
+                    yield outer
             bill = bill.outer
-        self.rules = [(rule, purse, one) for one, limits in levels for rule, purse in limits.rules]
-        self.share = levels[0][1].share
-        self.longest_reply = min([limits.longest_reply for _, limits in levels])
-        self.needs_price = any(limits.needs_price(one) for one, limits in levels if limits.limits_money)
-        self.ledgers = _ledgers([(one, limits) for one, limits in levels if limits.budgets])
-        self.accounts = [account for paid in self.ledgers for account in paid.accounts]
 
     @property
     def are_limited(self) -> bool:

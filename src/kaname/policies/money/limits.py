@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal
 
-from ...core.durations import dollars, read_count
+from ...core.durations import dollars, is_number, read_count
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import record
@@ -75,7 +75,7 @@ def read_limits(given: Any, what: str) -> tuple[Limit, ...]:
         return ()
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return tuple([limit for one in given for limit in read_limits(one, what)])
-    if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < float("inf"):
+    if is_number(given, 0):
         return (Limit(float(given), "usd"),)
     parts = _PERIOD.fullmatch(given.strip()) if isinstance(given, str) else None
     amount, period = ("", "") if parts is None else (parts[1], parts[2] or "")

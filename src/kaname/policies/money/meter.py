@@ -130,22 +130,24 @@ class _Call:
             reply = said if usage is said.usage else replace(said, usage=usage)
             return reply
         finally:
-            usage = NOTHING
-            sent = sent and not isinstance(sys.exception(), Suspend)  # the run waits for a batch: nothing is spent yet
-            if reply is not None:
-                usage = reply.usage
-                self.view.scratch[Measured] = remember(self.measured, usage)
-            elif sent:
-                usage = _cost_of_failure(self.estimate.request, self.view, self.estimate.cost(output) if output else None)
-                if not any(bill.is_of(self.view) for bill in self.funds.bills):
-                    self.view.charge(usage)
-            if sent:
-                tokens = usage.total or (0 if usage is NOTHING else self.estimate.tokens(output))
-                self.funds.settle(self.holder, usage, tokens, calls=1)
-                for bill in self.funds.bills:
-                    bill.add(usage)
-            else:
+            if sent and not isinstance(sys.exception(), Suspend):
+                self._settle(reply, output)
+            else:  # it was not sent, or the run waits for a batch: nothing is spent yet
                 self.funds.release(self.holder)
+
+    def _settle(self, reply: ModelReply | None, output: int) -> None:
+        """Charge the cost of a reply, or of a call that has failed with the exception that is being handled."""
+        if reply is not None:
+            usage = reply.usage
+            self.view.scratch[Measured] = remember(self.measured, usage)
+        else:
+            usage = _cost_of_failure(self.estimate.request, self.view, self.estimate.cost(output) if output else None)
+            if not any(bill.is_of(self.view) for bill in self.funds.bills):
+                self.view.charge(usage)
+        tokens = usage.total or (0 if usage is NOTHING else self.estimate.tokens(output))
+        self.funds.settle(self.holder, usage, tokens, calls=1)
+        for bill in self.funds.bills:
+            bill.add(usage)
 
     def _prepare_request(self, output: int) -> ModelRequest:
         """Return the request with the bound on its reply, and once a hint if the money is nearly used up."""

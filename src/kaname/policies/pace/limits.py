@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...core.durations import UNITS, read_count
+from ...core.durations import UNITS, is_whole, read_count
 from ...core.errors import ConfigError
 from ...core.record import record
 
@@ -54,6 +54,6 @@ def read_rate(given: Any, what: str) -> PaceRate | None:
 
 def read_at_once(given: Any) -> int | None:
     """Return the number of calls at once. Raises `ConfigError`."""
-    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+    if given is not None and not is_whole(given, 1):
         raise ConfigError.of("pace.at_once", "Pace: at_once must be a whole number of at least 1, not {given!r}", given=given)
     return given

@@ -12,6 +12,7 @@ from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ...core.durations import is_number
 from ...core.errors import ConfigError
 from ...core.install import install_command
 from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
@@ -53,7 +54,7 @@ class Machine(Policy):
         self.limits = {name: limit for name, limit in given.items() if limit is not None}
         self.priority = priority
         for name, limit in self.limits.items():
-            if not isinstance(limit, int | float) or isinstance(limit, bool) or not 0 < limit <= 100:
+            if not is_number(limit, 0, 100) or limit == 0:
                 raise ConfigError.of(
                     "machine.percent",
                     "Machine: {name} must be a percentage up to 100, not {limit!r}",

@@ -98,17 +98,18 @@ async def is_granted(rule: str, call: ToolCall, view: RunView, by: str = "") -> 
     `by`: "other" if only an approval of another person than the user counts.
     """
     state = view.state
-    given = [(key, asked) for key, asked in state.settled.items() if asked.about is not None and asked.about.name == call.name]
-    read = [(asked, *read_approval(state.answers.get(key))) for key, asked in given]
-    for asked, decision, _ in read:
-        if decision is not None and not decision.approved and asked.about and same_call(asked.about, call):
-            return False
-    for asked, _, lasting in read:
-        here = lasting is not None and lasting.scope == FOR_RUN and lasting.run == view.run_id and rule in asked.rules
-        if here and lasting is not None and _counts(lasting.by, by, view) and _holds_now(lasting, call, view):
-            return True
-    if any(asked.call_id == call.id and rule in asked.rules for asked, _, _ in read):
-        return False  # somebody was asked about this very call: that answer decides, and none that was given since
+    read = [
+        (asked, asked.about, *read_approval(state.answers.get(key)))
+        for key, asked in state.settled.items()
+        if asked.about is not None and asked.about.name == call.name
+    ]
+    if any(decision is not None and not decision.approved and same_call(about, call) for _, about, decision, _ in read):
+        return False
+    own = [(asked, lasting) for asked, _, _, lasting in read if rule in asked.rules]
+    if any(lasting is not None and _holds_in_run(lasting, call, view, by) for _, lasting in own):
+        return True
+    if any(asked.call_id == call.id for asked, _ in own):
+        return False  # a person was asked about this very call: that answer decides, and none that was given since
     return await view.look_up(f"{_FACT}{call.id}", lambda: _find(rule, call, view, by)) is not None
 
 
@@ -117,8 +118,10 @@ def _counts(given_by: str, by: str, view: RunView) -> bool:
     return by != "other" or view.state.is_another(given_by)
 
 
-def _holds_now(lasting: Lasting, call: ToolCall, view: RunView) -> bool:
-    return (not lasting.until or view.now() < lasting.until) and matches(lasting.where or {}, call)
+def _holds_in_run(lasting: Lasting, call: ToolCall, view: RunView, by: str) -> bool:
+    """Return True if an approval was given for this run, and holds now for the call."""
+    here = lasting.scope == FOR_RUN and lasting.run == view.run_id and _counts(lasting.by, by, view)
+    return here and (not lasting.until or view.now() < lasting.until) and matches(lasting.where or {}, call)
 
 
 async def _find(rule: str, call: ToolCall, view: RunView, by: str) -> str | None:

@@ -77,18 +77,9 @@ _KEYS = ("name", "effect", *_PARTS, "where")
 def read_rule(given: Any, number: int) -> PermitRule:
     """Check a rule and return it with tuples of patterns and conditions. Raises `ConfigError`."""
     label = f"rule {number}"
-    if isinstance(given, PermitRule):
-        given = {key: value for key in _KEYS if (value := getattr(given, key)) is not None}
-    if not isinstance(given, Mapping):
-        raise ConfigError.of(
-            "permit.rule", "{label} must be a PermitRule or a mapping, not {given!r:.100}", label=label, given=given
-        )
-    for key in given:
-        if key not in _KEYS:
-            told = notice("permit.no_key", "{label} has an unknown key {key!r}", label=label, key=key)
-            raise ConfigError(told + nearest(str(key), _KEYS))
-    parts = {key: _read_patterns(given[key], f"{label}: {key}") for key in _PARTS if key in given}
-    where, effect, name = given.get("where", {}), given.get("effect", "allow"), given.get("name") or f"#{number}"
+    fields = _fields_of(given, label)
+    parts = {key: _read_patterns(fields[key], f"{label}: {key}") for key in _PARTS if key in fields}
+    where, effect, name = fields.get("where", {}), fields.get("effect", "allow"), fields.get("name") or f"#{number}"
     if effect not in ("allow", "deny") or not isinstance(name, str) or not isinstance(where, Mapping):
         raise ConfigError.of(
             "permit.form",
@@ -104,6 +95,21 @@ def read_rule(given: Any, number: int) -> PermitRule:
             label=label,
         )
     return replace(made, where={key: read_conditions(one, f"{label}: where {key}") for key, one in where.items()})
+
+
+def _fields_of(given: Any, label: str) -> Mapping[str, Any]:
+    """Return the fields of a rule. Raises `ConfigError` for one that rules do not have."""
+    if isinstance(given, PermitRule):
+        return {key: value for key in _KEYS if (value := getattr(given, key)) is not None}
+    if not isinstance(given, Mapping):
+        raise ConfigError.of(
+            "permit.rule", "{label} must be a PermitRule or a mapping, not {given!r:.100}", label=label, given=given
+        )
+    for key in given:
+        if key not in _KEYS:
+            unknown = notice("permit.no_key", "{label} has an unknown key {key!r}", label=label, key=key)
+            raise ConfigError(unknown + nearest(str(key), _KEYS))
+    return given
 
 
 def _read_patterns(given: Any, where: str) -> tuple[str, ...]:
@@ -141,13 +147,14 @@ class PermitRules:
             concerns = all_of(_concerns(rule, request))
             if concerns is False:
                 continue
-            unmet = [] if not rule.where else [one for one in _answers(rule, request) if one[1] is not True]
+            unmet = [one for one in _answers(rule, request) if one[1] is not True]
             answer = all_of([concerns, *[answer for _, answer in unmet]])
-            if rule.effect == "deny" and answer is not False:
-                return Verdict(False, _denial(rule, clear=answer is True))
-            if rule.effect == "allow" and answer is True:
+            if rule.effect == "deny":
+                if answer is not False:
+                    return Verdict(False, _denial(rule, clear=answer is True))
+            elif answer is True:
                 allowing = allowing or rule
-            elif rule.effect == "allow" and not refused and concerns is True:
+            elif concerns is True and not refused:
                 refused = _unmet(rule, unmet[0][0])
         if allowing is not None:
             return Verdict(True, notice("permit.allowed", "the rule {rule!r} allows it", rule=allowing.name))
@@ -167,7 +174,7 @@ def no_rule(request: PermitRequest) -> str:
 
 def _concerns(rule: PermitRule, request: PermitRequest) -> Iterator[Answer]:
     """Answer whether the rule is about the resource and the caller of the request, part by part."""
-    patterns = rule.tool if request.action == USE else rule.handoff if request.action == HAND_OVER else rule.data
+    patterns = {USE: rule.tool, HAND_OVER: rule.handoff}.get(request.action, rule.data)
     yield any_fits(request.resource, patterns) if patterns else False
     if request.action not in (USE, HAND_OVER):
         yield any_fits(request.action, rule.action)

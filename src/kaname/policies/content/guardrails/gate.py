@@ -193,14 +193,7 @@ class Held:
         rails, message = self._rails, reply.message
         inside = in_calls(reply, self._view.agent.tools)
         parts = [part for part in (message.text, message.thinking, "\n".join(inside)) if part]
-        too_much = by_limit("".join(parts), rails.max_output_tokens, "output")
-        verdicts = [] if too_much is None else [too_much]
-        for channel in self._channels.values():
-            found = channel.end()
-            verdicts += [] if found is None else [rails.verdict(found)]
-            verdicts += rails.warnings(channel.warned, None)
-        for form in dict.fromkeys([form for part in parts for form in as_seen(part)[1:]]) if rails.warned else ():
-            verdicts += rails.all_warnings(form)
+        verdicts = self._by_stream(parts)
         meant = [*as_meant(message.text), *as_meant(message.thinking)]
         unseen = [part for part in (message.text, message.thinking) if part and not self._has_seen(part)]
         for part in _spelt_and_said(*unseen, *inside, *meant, *of_provider(reply)):
@@ -216,6 +209,19 @@ class Held:
             await self._report(verdict)
         for kind, channel in self._channels.items():
             await self._release(channel, channel.length, kind, "")
+
+    def _by_stream(self, parts: Sequence[str]) -> list[GuardrailResult]:
+        """Return the verdicts on the length of the whole, and those of the patterns that have seen it while it streamed."""
+        rails = self._rails
+        too_much = by_limit("".join(parts), rails.max_output_tokens, "output")
+        verdicts = [] if too_much is None else [too_much]
+        for channel in self._channels.values():
+            match = channel.end()
+            verdicts += [] if match is None else [rails.verdict(match)]
+            verdicts += rails.warnings(channel.warned, None)
+        for form in dict.fromkeys([form for part in parts for form in as_seen(part)[1:]]) if rails.warned else ():
+            verdicts += rails.all_warnings(form)
+        return verdicts
 
     def _has_seen(self, text: str) -> bool:
         """Return True if the patterns have seen exactly this text while it streamed, and its warnings were reported."""

@@ -13,6 +13,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from ....core.demands import Refuse
+from ....core.durations import is_whole
 from ....core.errors import ConfigError, Halt
 from ....core.messages import (
     NOTHING,
@@ -108,7 +109,7 @@ class Guardrails(Policy):
         check_seconds: float = 60.0,
     ) -> None:
         for name, limit in (("max_input_tokens", max_input_tokens), ("max_output_tokens", max_output_tokens)):
-            if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            if limit is not None and not is_whole(limit, 1):
                 raise ConfigError.of(
                     "guardrail.limit",
                     "{name} must be an integer of at least 1, or None for no limit, not {limit!r}",
@@ -116,7 +117,7 @@ class Guardrails(Policy):
                     limit=limit,
                 )
         for name, size in (("window", window), ("longest_match", longest_match)):
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            if not is_whole(size, 1):
                 raise ConfigError.of(
                     "guardrail.size",
                     "{name} must be a number of characters of at least 1, not {size!r}",
@@ -266,7 +267,11 @@ class Guardrails(Policy):
             raise Halt(Stop("blocked", no.reason, withheld="input"), masked)
         for verdict in verdicts if not state.replies else ():  # once a turn
             await view.warn("guardrails", verdict.reason)
-        asked = read_text(question)
+        return usage + await self._withhold_earlier(question, view) + await next(question)
+
+    async def _withhold_earlier(self, question: Message, view: RunView) -> Usage:
+        """Take other texts from outside out of the conversation if they are blocked. Return the cost of judging them."""
+        state, usage, asked = view.state, NOTHING, read_text(question)
         others = [one for one in state.messages[state.turn_start + 1 :] if one.role == "tool" and one.quotes]
         earlier = [one for one in from_outside(state.messages[: state.turn_start]) + others if not is_withheld(as_read(one))]
         refused: list[Message] = []
@@ -278,7 +283,7 @@ class Guardrails(Policy):
             refused += [] if no is None else [one for one in earlier if read_text(one) == text]
         if refused:
             await view.withhold(refused)
-        return usage + await next(question)
+        return usage
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         gate = HeldWhole if overrides(self, "check_output", Guardrails) else Held

@@ -9,6 +9,7 @@ from functools import cache
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
+from ....core.durations import is_whole
 from ....core.errors import ConfigError, nearest
 from ....core.messages import ToolCall
 from ....core.notices import notice
@@ -111,7 +112,7 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
         if not isinstance(rule, ToolRule):
             raise ConfigError.of("rule.kind", "tools must be a list of ToolRule(…), not {rule!r}", rule=rule)
         most = rule.max_calls
-        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
+        if most is not None and not is_whole(most, 0):
             raise ConfigError.of(
                 "rule.calls_kind",
                 "ToolRule({tool!r}): max_calls must be an integer of at least 0, not {most!r}",

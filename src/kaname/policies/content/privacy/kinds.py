@@ -63,18 +63,22 @@ _KEYS = {  # by the characters with which they begin
 _PRIVATE = r"-----BEGIN (?:[A-Z]{2,9} )?PRIVATE KEY-----[A-Za-z0-9+/=\s\\]{20,8000}-----END (?:[A-Z]{2,9} )?PRIVATE KEY-----"
 
 
+_CARDS = (  # the first two digits of card numbers, and their numbers of digits
+    (frozenset(range(40, 50)), (16, 19)),
+    (frozenset({*range(40, 50)} - {45, 49}), (13,)),  # with 45 and 49, 13 digits are barcodes
+    (frozenset({*range(51, 56), *range(22, 28)}), (16,)),
+    (frozenset({34, 37}), (15,)),
+    (frozenset({30, 36, 38, 39}), range(14, 20)),
+    (frozenset({35, 60, 62, 64, 65}), range(16, 20)),
+    (frozenset({50, 56, 57, 58, 63, 67}), range(13, 20)),
+)
+
+
 def is_card(text: str) -> bool:
-    """Return True if an issuer has card numbers that begin so and are so long, and the last digit is right (Luhn)."""
+    """Return True if an issuer has card numbers with this beginning and length, and the last digit is right (Luhn)."""
     digits = _digits(text)
-    two, size = 10 * digits[0] + digits[1], len(digits)
-    issued = (
-        (digits[0] == 4 and (size in (16, 19) or (size == 13 and two not in (45, 49))))  # 13 digits: 45 and 49 are barcodes
-        or ((51 <= two <= 55 or 22 <= two <= 27) and size == 16)
-        or (two in (34, 37) and size == 15)
-        or (two in (30, 36, 38, 39) and 14 <= size <= 19)
-        or (two in (35, 60, 62, 64, 65) and 16 <= size <= 19)
-        or (two in (50, 56, 57, 58, 63, 67) and 13 <= size <= 19)
-    )
+    two = 10 * digits[0] + digits[1]
+    issued = any(two in beginnings and len(digits) in lengths for beginnings, lengths in _CARDS)
     total = sum([d if n % 2 == 0 else sum(divmod(2 * d, 10)) for n, d in enumerate(reversed(digits))])
     return issued and total % 10 == 0
 

@@ -7,7 +7,7 @@ lower case both must be known, and neither an ordinary English word (also by Fak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -96,18 +96,22 @@ def _last_of_name(run: str, words: list[_LatinWord], place: int) -> int | None:
     gap = _gap(run, words, place + 1)
     if gap == ", " and not word.text.isupper() and _knows(lists.family, word) and _knows(lists.given, following):
         return place + 1  # Novak, Lucia
-    last = None
-    if _knows(lists.given, word):
-        shouted = word.text.isupper()
-        for at in range(place + 1, min(len(words), place + _LONGEST)):
-            one = words[at]
-            if _gap(run, words, at) != " ":
-                break
-            unknown = at == place + 1 and not shouted and not one.text.isupper() and len(one.plain) > 3
-            if len(one.plain) > 1 and (_knows(lists.family, one) or (unknown and _knows(lists.common, word))):
-                last = at
+    last = _last_after_given(run, words, place) if _knows(lists.given, word) else None
     if last is None and gap == " " and not word.text.isupper() and _is_romaji(word) and _is_romaji(following):
         last = place + 1 if _knows(lists.family, word) or _knows(lists.family, following) else None
+    return last
+
+
+def _last_after_given(run: str, words: list[_LatinWord], place: int) -> int | None:
+    """Return the last family name among the words that follow a given name, or None."""
+    lists, word, last = _lists(), words[place], None
+    for at in range(place + 1, min(len(words), place + _LONGEST)):
+        one = words[at]
+        if _gap(run, words, at) != " ":
+            break
+        unknown = at == place + 1 and not word.text.isupper() and not one.text.isupper() and len(one.plain) > 3
+        if len(one.plain) > 1 and (_knows(lists.family, one) or (unknown and _knows(lists.common, word))):
+            last = at
     return last
 
 
@@ -133,6 +137,12 @@ def _plain(word: str) -> str:
     return word.upper().strip(".")
 
 
+def _listed(names: Iterable[object]) -> set[str]:
+    """Return the names of a list in their plain form, without those that are too short or have other characters."""
+    plain = {_plain(one) for one in names if isinstance(one, str) and len(one) > 2}
+    return {one for one in plain if len(one) > 2 and one.replace("-", "").replace("'", "").isalpha()}
+
+
 @lru_cache(maxsize=1)
 def _lists() -> NameLists:
     from faker.providers import person
@@ -145,8 +155,7 @@ def _lists() -> NameLists:
         for key in dir(provider):
             if "name" not in key or not isinstance(names := getattr(provider, key), tuple | list | dict):
                 continue
-            listed = {_plain(one) for one in names if isinstance(one, str) and len(one) > 2}
-            listed = {one for one in listed if len(one) > 2 and one.replace("-", "").replace("'", "").isalpha()}
+            listed = _listed(names)
             if "first" in key:
                 for one in listed:
                     given.setdefault(one, set()).add(module.name[:2])

@@ -24,12 +24,7 @@ def rewrite_value(value: Any, find_in: Find, rewrite: Rewrite, keys: tuple[str, 
     if isinstance(value, str):
         return rewrite_text(value, find_in, rewrite, " ".join(keys))
     if isinstance(value, Mapping):
-        made = {
-            rewrite_text(str(name), find_in, rewrite): rewrite_value(held, find_in, rewrite, (*keys[-1:], str(name)))
-            for name, held in value.items()
-        }
-        same = all(name in value and made[name] is value[name] for name in made) and len(made) == len(value)
-        return value if same else made
+        return _rewrite_mapping(value, find_in, rewrite, keys)
     if isinstance(value, list | tuple):
         listed = [rewrite_value(one, find_in, rewrite, keys) for one in value]
         return value if all(map(_is, listed, value)) else listed
@@ -38,6 +33,15 @@ def rewrite_value(value: Any, find_in: Find, rewrite: Rewrite, keys: tuple[str, 
         changed = rewrite_text(text, find_in, rewrite, " ".join(keys))
         return value if changed == text else changed
     return value
+
+
+def _rewrite_mapping(value: Mapping[Any, Any], find_in: Find, rewrite: Rewrite, keys: tuple[str, ...]) -> Mapping[Any, Any]:
+    made = {
+        rewrite_text(str(name), find_in, rewrite): rewrite_value(inner, find_in, rewrite, (*keys[-1:], str(name)))
+        for name, inner in value.items()
+    }
+    same = all(name in value and made[name] is value[name] for name in made) and len(made) == len(value)
+    return value if same else made
 
 
 def rewrite_text(text: str, find_in: Find, rewrite: Rewrite, key: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ....core.demands import Ask, Wait
@@ -15,7 +15,7 @@ from ....core.people.visible import visible_line
 from ....core.record import replace
 from ....kernel.bases import StrategyBase, optional, options_of
 from ....kernel.door import refused_result
-from ....kernel.ports import Action, ModelHandler, Policy, ToolHandler
+from ....kernel.ports import Action, ModelHandler, Policy, Recipe, ToolHandler
 from ...names import known_tools
 from .judge import FlowVerdict
 from .outbox import RULE, Outbox, answer_of, describe_value, hold, outbox_of, release
@@ -173,13 +173,19 @@ class Flow(Policy):
         judged = sum([len(agent.tools) for agent in agents]), len(view.state.said), view.agent.name
         known = view.scratch.get(self)
         if known is None or known[0] != judged:  # servers may add tools, and other people may say something
-            others = [one for one in view.policies() if isinstance(one, Flow) and one is not self]
-            above = any(one._inherited is not None for one in others)
-            replaced = self.about.is_default and any(not one.about.is_default for one in others)
-            outside = any(message.quotes for message in view.state.said)
-            needed = not self.about.is_default or self.labelled.concern([agent.tools for agent in agents], outside)
-            known = view.scratch[self] = judged, above or replaced, needed
+            known = view.scratch[self] = judged, self._gives_way(view), self._concerns(agents, view)
         return bool(known[1]) or not (known[2] or FLOW in view.state.custom)
+
+    def _gives_way(self, view: RunView) -> bool:
+        """Return True if another policy judges this run: that of a parent, or one of the user's in place of the default."""
+        others = [one for one in view.policies() if isinstance(one, Flow) and one is not self]
+        above = any(one._inherited is not None for one in others)
+        return above or (self.about.is_default and any(not one.about.is_default for one in others))
+
+    def _concerns(self, agents: Sequence[Recipe], view: RunView) -> bool:
+        """Return True if the user has chosen this policy, or if it is a default and concerns the tools of these agents."""
+        outside = any(message.quotes for message in view.state.said)
+        return not self.about.is_default or self.labelled.concern([agent.tools for agent in agents], outside)
 
     def _is_tainted(self, view: RunView) -> bool:
         alone = self._inherited is None and view.state.parent is not None  # what its parent has read is unknown
