@@ -65,7 +65,7 @@ def _is_answered(one: socket.socket) -> bool:
 @pytest.mark.parametrize("address", ["facts", *nightly("messages", "state")])
 def test_another_user_is_answered_before_the_many_requests_of_one_are(tmp_path, address):
     tokens = _tokens(tmp_path)
-    asyncio.run(_record(tmp_path, "long", "greedy", 3_000))
+    asyncio.run(_record(tmp_path, "long", "greedy", 1_500))
     asyncio.run(_record(tmp_path, "short", "other", 2))
     with serving(tmp_path, agents=BLIND) as served, client(served, tokens["other"]) as http:
         assert http.get("/api/runs/short").status_code == 200
@@ -81,7 +81,7 @@ def test_another_user_is_answered_before_the_many_requests_of_one_are(tmp_path, 
 
 def test_reading_ends_when_its_clients_leave(tmp_path):
     tokens = _tokens(tmp_path)
-    asyncio.run(_record(tmp_path, "long", "greedy", 3_000))
+    asyncio.run(_record(tmp_path, "long", "greedy", 1_500))
     asyncio.run(_record(tmp_path, "short", "greedy", 2))
     with serving(tmp_path, "--log-level", "info", agents=BLIND) as served, client(served, tokens["greedy"]) as http:
         asking = [_ask(served, tokens["greedy"], "/api/runs/long/facts") for _ in range(MANY)]
@@ -161,7 +161,7 @@ def _at_work(served: Served) -> set[int]:
 @pytest.mark.slow
 def test_picture_of_another_user_is_read_before_the_dense_ones_of_one_and_these_end_when_he_leaves(tmp_path):
     tokens = _tokens(tmp_path)
-    dense = [f"{line} " + "the invoice of March was paid on Tuesday " * 4 for line in range(90)]
+    dense = [f"{line} " + "the invoice of March was paid on Tuesday " * 4 for line in range(60)]
     with (
         serving(tmp_path, agents=BLIND) as served,
         client(

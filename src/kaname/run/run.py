@@ -23,7 +23,7 @@ from ..kernel.channel import Channel, Reader
 from ..kernel.loop import drive
 from ..kernel.ports import Journal
 from ..kernel.scope import Scope
-from .result import OutputT, Result, View
+from .result import OutputT, Result, View, read_result
 
 _POLL, _A_WHILE = 0.02, 0.25  # seconds
 _LETTING_GO = 10.0  # seconds that runs and the threads of their tools have to end when a process shuts down
@@ -37,7 +37,7 @@ class Work:
 
     def __init__(self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any) -> None:
         self.run_id, self.journal = run_id, journal
-        self._begin, self._view, self._abort_event = begin, view, abort_event
+        self._begin, self.view, self._abort_event = begin, view, abort_event
         self.channel = Channel()
         self.aborted = ""
         self.letting_go = self.detached = False
@@ -101,12 +101,12 @@ class Work:
                     raise scope.failure
                 if self.aborted or self.letting_go:
                     await asyncio.sleep(0)  # a cancellation that came too late is met here, and not by the caller
-                return self._view(scope.run_id, scope.state)
+                return self.view(scope.run_id, scope.state)
         except asyncio.CancelledError:
             if not self.aborted and not self.letting_go:
                 raise
             _stay()
-            return await self._never_begun() if self.scope is None else self._view(self.run_id, self.scope.state)
+            return await self._never_begun() if self.scope is None else self.view(self.run_id, self.scope.state)
         finally:
             self.begun.set()
             self.channel.close()
@@ -149,7 +149,7 @@ class Work:
     async def _never_begun(self) -> Result[Any]:
         stopped = Stopped(Stop("cancelled", self.aborted or _left_behind()))
         self.channel.event(Event(self.run_id, 0, time(), "", stopped))
-        return self._view(self.run_id, State(stop=stopped.stop))
+        return self.view(self.run_id, State(stop=stopped.stop))
 
     async def _drive(self, scope: Scope) -> None:
         """The loop, and an orderly end when it is cancelled: what was recorded stays, and the journal says how it ended."""
@@ -270,6 +270,12 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     async def wait(self) -> None:
         """Wait until the run is not executed any more, however it ended. Cancelling the wait does not stop the run."""
         await asyncio.wait([self._work.start()])
+
+    async def outcome(self) -> Result[OutputT]:
+        """Return the result as soon as the run is not executed any more. A failure is in its `stop`, and is not raised."""
+        await self.wait()
+        work = self._work
+        return await read_result(work.journal, self.run_id, work.view, None if work.scope is None else work.scope.state)
 
     @property
     def journal(self) -> Journal:

@@ -106,10 +106,10 @@ class RunRoutes:
             return Json(await self._resource(run.run_id, caller), 202, place)
         async with watch_departure(request, left):
             await run.wait()
-        return Json(await self._resource(run.run_id, caller), status, place)
+        return Json(await self._resource(run.run_id, caller, run), status, place)
 
-    async def _resource(self, run_id: str, caller: Caller) -> dict[str, Any]:
-        card, result = await self._service.card_and_result(run_id)
+    async def _resource(self, run_id: str, caller: Caller, run: Run[Any] | None = None) -> dict[str, Any]:
+        card, result = await self._service.card_and_result(run_id, run)
         return describe_run(card, result, caller, self._service.tools_of(card))
 
     async def all(self, request: Request) -> Response:

@@ -212,23 +212,21 @@ class Service:
     def is_here(self, run_id: str) -> bool:
         return find_live(self.journal, run_id) is not None
 
-    async def wait_for_result(self, run: Run[Any]) -> Result[Any]:
-        """Wait for the end of a run and return its result. A failure is in `result.stop`."""
-        await run.wait()
-        return await self.agent_result(run.run_id)
-
     async def agent_result(self, run_id: str) -> Result[Any]:
         cards = await self.journal.runs(run_id=run_id, limit=1)
         agent = self.agents.get(cards[0].agent) if cards else None
         return await (agent or self.agent()).result(run_id)
 
-    async def card_and_result(self, run_id: str) -> tuple[RunInfo, Result[Any]]:
-        """Read the card and the result of a run so that they match: if it has ended or waits by now, both say so."""
+    async def card_and_result(self, run_id: str, run: Run[Any] | None = None) -> tuple[RunInfo, Result[Any]]:
+        """Read the card and the result of a run so that they match: if it has ended or waits by now, both say so.
+
+        `run`: the run, if this server has executed it just now.
+        """
         for _ in range(_LOOKS):
             cards = await self.journal.runs(run_id=run_id, limit=1)
             if not cards:
                 raise RunNotFound(run_id)
-            result = await self.agents.get(cards[0].agent, self.agent()).result(run_id)
+            result = await (self.agents.get(cards[0].agent, self.agent()).result(run_id) if run is None else run.outcome())
             going = cards[0].status == "running" and result.stop.kind in ("running", "released")
             if going or cards[0].seq == result.state.seq:
                 break

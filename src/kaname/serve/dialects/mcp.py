@@ -189,13 +189,13 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     async for chunk in run.subscribe(0):
         if chunk.type == "status" and chunk.data["status"] == "tool_started" and "fact" in chunk.data:
             await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
-    result = await service.wait_for_result(run)
+    result = await run.outcome()
     while result.stop.kind == "waiting" and result.questions:
         _require_elicitation(ctx, result)
         if _asks_by_result(ctx):
             return _input_required(result, who.language)
         require(who, "approve")
-        result = await service.wait_for_result(await _elicit_and_resume(service, result, ctx, who))
+        result = await (await _elicit_and_resume(service, result, ctx, who)).outcome()
     if result.stop.kind not in _ENDED:
         raise HttpRefused(500, f"{result.stop.kind}: " + stop_for(result.stop, who).detail + f" ({result.run_id})")
     return await _with_labels(plain_text(result.recorded).encode("utf-8", "replace").decode(), service, result.run_id)
