@@ -184,7 +184,7 @@ async def read(server: Server, path: str) -> int:
     return events
 
 
-LONG, RUNS = 20_000, (300, 3_000)  # facts of the greedy user's run; recorded runs that are counted
+LONG, RUNS = 5_000, (300, 3_000)  # facts of the greedy user's run; recorded runs that are counted
 BLIND = """
 from kaname import Agent, ScriptedModel, SqliteJournal
 from kaname.kernel.bases import ModelInfo
@@ -278,7 +278,7 @@ async def crowd(server: FairServer, path: str, accept: str) -> dict[str, object]
     alone = min([(await server.ask("other", "/api/runs/short"))[0] for _ in range(5)])
     greedy = [asyncio.create_task(insist()) for _ in range(100)]
     await asyncio.sleep(3)
-    waited, until = [], time.perf_counter() + 30
+    waited, until = [], time.perf_counter() + 20
     while time.perf_counter() < until:
         waited.append((await server.ask("other", "/api/runs/short"))[0])
         await asyncio.sleep(0.2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import signature
 from typing import Any, get_args
 
@@ -115,6 +115,11 @@ def overrides(part: object, method: str, base: type = Policy) -> bool:
     """Return True if a part has `base`'s method and overrides it, in its class or on the object."""
     own = getattr(part, method, None)
     return own is not None and getattr(own, "__func__", None) is not getattr(base, method)
+
+
+def overriding(policies: Iterable[Policy], method: str) -> tuple[Policy, ...]:
+    """Return the policies that override a method of `Policy`, in their order."""
+    return tuple([one for one in policies if overrides(one, method)])
 
 
 def can_call(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:

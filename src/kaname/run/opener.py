@@ -196,24 +196,26 @@ class Opener:
         sent, answers = await self._admit_answers(request.answers, request.by, state)
         _check_can_resume(request, state, answers)
         check_strategy(run_id, state, self.recipe)
-        known, rests = await self._take_answers(request, state, channel, answers)
+        scope = self._scope(request, 0, state, channel)
+        known, rests = await self._take_answers(request, scope, answers)
         if request.after is not None:
             for event in await read_run(self.journal, run_id):
                 if event.seq > request.after and channel.event(event):
                     await channel.pause()
         if rests:
-            return self._scope(request, 0, state, channel)
+            return scope
         hold = await stack.enter_async_context(hold_run(self.journal, run_id, takeover=request.takeover))
         if hold.lease.seq != state.seq:  # another process has continued it in the meantime
             state = await load(self.journal, run_id)
-            known, rests = await self._take_answers(request, state, channel, answers)
+            scope = self._scope(request, 0, state, channel)
+            known, rests = await self._take_answers(request, scope, answers)
             if rests:
-                return self._scope(request, 0, state, channel)
+                return scope
         await self._recall(run_id)
         if state.stop is not None and state.stop.kind == "cancelled":  # else their questions could expire into a yes
             await stop_waiting_children(self.journal, run_id, state.stop.detail)
         facts, words = state.facts, _words(known, sent, answers, state)
-        hold.scope = scope = self._scope(request, hold.lease.epoch, state, channel)
+        hold.scope, scope.epoch = scope, hold.lease.epoch
         await self._record_resumed(request, scope, hold.lease, known, words)
         if request.queued:  # a worker executes it
             return scope
@@ -247,10 +249,10 @@ class Opener:
         return sent, {key: Given(await admit_answer(one.answer, self.recipe, origin), one.by) for key, one in sent.items()}
 
     async def _take_answers(
-        self, request: RunRequest, state: State, channel: Channel, answers: Mapping[str, Given]
+        self, request: RunRequest, scope: Scope, answers: Mapping[str, Given]
     ) -> tuple[dict[str, Given], bool]:
         """Return the answers to record, and whether the run rests. Work in the background whose run has ended gets its own."""
-        scope, until = self._scope(request, 0, state, channel), time.monotonic() + _BUSY
+        state, until = scope.state, time.monotonic() + _BUSY
         while True:
             tasks = await read_tasks(self.journal, state) if answers or state.waiting else TaskQuestions({}, {})
             known = await check_answers(scope, answers, tasks, judged=request.parent is not None)

@@ -236,15 +236,17 @@ def _loop_is_running() -> bool:
     return True
 
 
-async def read_result(journal: Journal, run_id: str, view: View, known: State | None = None) -> Result[Any]:
+async def read_result(journal: Journal, run_id: str, view: View, known: Result[Any] | None = None) -> Result[Any]:
     """Return the result of a run as the journal has it, whichever process executes it.
 
-    Its questions include those of work in the background that it left behind when it ended. `known`: the state to which the run
-    has come in this process, which is read again only if the run has gone on since.
+    Its questions include those of work in the background that it left behind when it ended. `known`: the result to which the
+    run has come in this process. It is read again if the run has gone on since.
     """
     cards = await journal.runs(run_id=run_id, limit=1)
-    as_known = known is not None and bool(cards) and (known.seq, known.time) == (cards[0].seq, cards[0].updated)
-    result = view(run_id, known if known is not None and as_known else await load(journal, run_id))
+    if known is not None and cards and (known.state.seq, known.state.time) == (cards[0].seq, cards[0].updated):
+        result = known
+    else:
+        result = view(run_id, await load(journal, run_id))
     if asked := await questions_of_tasks(journal, result.state):
         result = replace(result, questions={**result.questions, **asked})
     going = bool(cards) and cards[0].status == "running" and result.stop.kind == "released"

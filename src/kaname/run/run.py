@@ -274,8 +274,9 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     async def outcome(self) -> Result[OutputT]:
         """Return the result as soon as the run is not executed any more. A failure is in its `stop`, and is not raised."""
         await self.wait()
-        work = self._work
-        return await read_result(work.journal, self.run_id, work.view, None if work.scope is None else work.scope.state)
+        work, task = self._work, self._work.start()
+        known = None if task.cancelled() or task.exception() is not None else task.result()
+        return await read_result(work.journal, self.run_id, work.view, known)
 
     @property
     def journal(self) -> Journal:
