@@ -117,7 +117,7 @@ def overrides(part: object, method: str, base: type = Policy) -> bool:
     return own is not None and getattr(own, "__func__", None) is not getattr(base, method)
 
 
-def overriding(policies: Iterable[Policy], method: str) -> tuple[Policy, ...]:
+def policies_with(policies: Iterable[Policy], method: str) -> tuple[Policy, ...]:
     """Return the policies that override a method of `Policy`, in their order."""
     return tuple([one for one in policies if overrides(one, method)])
 

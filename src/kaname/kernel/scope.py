@@ -20,7 +20,7 @@ from .alarms import within
 from .arguments import IncomingCall, read_unknown
 from .bases import StrategyBase
 from .boundary import Failure, attempt
-from .chain import join_policies, join_rules, overrides, overriding
+from .chain import join_policies, join_rules, overrides, policies_with
 from .channel import Channel
 from .family import Family
 from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
@@ -110,7 +110,7 @@ class Scope:
         """Return the policies that state demands about an agent's calls."""
         known = self._deciders.get(agent.name)
         if known is None:
-            known = self._deciders[agent.name] = overriding(self.policies(agent), "demand")
+            known = self._deciders[agent.name] = policies_with(self.policies(agent), "demand")
         return known
 
     def stops(self, agent: Recipe) -> tuple[StopRule, ...]:

@@ -11,7 +11,7 @@ from ..core.messages import Media, Message, Part, Text, ToolResult, is_withheld,
 from ..core.reading.as_read import as_read, put_back
 from ..core.record import record, replace
 from ..core.values import plain_text
-from ..kernel.chain import join_policies, overriding
+from ..kernel.chain import join_policies, policies_with
 from ..kernel.ports import Policy, Recipe
 from ..kernel.threads import off_loop
 
@@ -42,7 +42,7 @@ async def admit(message: Message, recipe: Recipe, origin: Origin) -> Message:
     """
     reader = recipe.team.get(origin.agent, recipe)
     policies = recipe.policies if reader is recipe else join_policies(recipe.policies, reader.policies)
-    policies = recipe.memo.kept("received", policies, lambda: overriding(policies, "received"))
+    policies = recipe.memo.kept("received", policies, lambda: policies_with(policies, "received"))
     message = _mark(message, origin)
     if any(type(part) is Media for part in message.parts):
         from ..senses.entry import admit_message

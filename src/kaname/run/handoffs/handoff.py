@@ -23,7 +23,7 @@ from ...core.state import State
 from ...core.values import plain_text
 from ...kernel.bases import strategy_info
 from ...kernel.boundary import Failure, attempt
-from ...kernel.chain import overriding
+from ...kernel.chain import policies_with
 from ...kernel.load import agents_of_turn, ancestors
 from ...kernel.ports import Policy, Recipe, ToolContext
 from ...kernel.scope import Scope
@@ -168,7 +168,7 @@ def check_policies(recipe: Recipe) -> None:
 
 def _checking(recipe: Recipe) -> tuple[Policy, ...]:
     """Return the policies that check which tools there are."""
-    return recipe.memo.kept("check", recipe.policies, lambda: overriding(recipe.policies, "check"))
+    return recipe.memo.kept("check", recipe.policies, lambda: policies_with(recipe.policies, "check"))
 
 
 class Reachable(Mapping[str, Recipe]):
