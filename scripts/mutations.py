@@ -6,7 +6,8 @@
 
 The faults stand in tests/designs/mutations/*.toml. A fault is a text that occurs once in a file of the package, and what to
 put in its place. It is caught if a test of its requirement in tests/designs fails or hangs; without a fault they must pass.
-R1, R2, … are rules that belong to no requirement of the designs. Their tests are in tests/rules.
+R1, R2, … are rules that belong to no requirement of the designs. Their tests are in tests/rules. S1, S2, … are found by
+simulated schedules (`python -m kaname.testing.simulation`): it is told after how many.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FAULTS = ROOT / "tests" / "designs" / "mutations"
 LEAST = 2  # faults of each requirement
 LIMIT = 180  # seconds; a test that hangs has noticed
+SCHEDULES = 100_000  # until a simulation must have found a fault
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def notices(fault: Fault | None, number: str) -> bool:
         shutil.copytree(ROOT / "src" / "kaname", package, ignore=shutil.ignore_patterns("__pycache__"))
         if fault is not None:
             fault.insert(package)
+        if number.startswith("S"):
+            return fault is not None and _is_found(fault, package)
         tests = "tests/rules" if number.startswith("R") else "tests/designs"
         command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:cacheprovider", "-m", "not model", "--requirement", number]
         surroundings = {**os.environ, "PYTHONPATH": str(package.parent)}
@@ -96,6 +100,16 @@ def notices(fault: Fault | None, number: str) -> bool:
         if fault is None and done.returncode:
             raise SystemExit(f"the tests of {number} fail without a fault:\n{done.stdout[-3000:]}")
         return done.returncode == 1
+
+
+def _is_found(fault: Fault, package: Path) -> bool:
+    """Simulate schedules with the fault put in until one breaks a promise, and tell how many it took."""
+    command = [sys.executable, "-m", "kaname.testing.simulation", "--seed", "1", "--schedules", str(SCHEDULES), "--most", "1"]
+    surroundings = {**os.environ, "PYTHONPATH": str(package.parent)}
+    done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
+    told = [line.strip() for line in done.stdout.splitlines()]
+    print(f"{fault.requirement}: {' '.join(told[:3])[:300]}", done.stderr[-1000:], file=sys.stderr, flush=True)
+    return done.returncode == 1
 
 
 def try_all(listed: list[Fault]) -> int:

@@ -7,6 +7,7 @@ from .contracts import ModelContract, PolicyContract, SinkContract, StrategyCont
 from .frozen import agent_of, freeze, recorded, save_run
 from .journal_contract import JournalContract
 from .queue_contract import QueueContract
+from .simulation.simulate import simulate
 from .stores_contract import StoresContract
 from .wire import WireServer, reply
 from .wire_contract import WireContract
@@ -31,4 +32,5 @@ __all__ = [
     "recorded",
     "reply",
     "save_run",
+    "simulate",
 ]

@@ -126,6 +126,40 @@ def _try(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool) -> list
     return find_broken(trial.rules, trial.ledger)
 
 
+def copy_agent(
+    agent: Agent[Any],
+    journal: Any,
+    model: Callable[[Agent[Any]], Any],
+    watch: Callable[[Any], Any],
+    policy: Callable[[Any], Any] = lambda policy: policy,
+) -> Agent[Any]:
+    """Return an agent like this one and its team, on another journal, with other models and with watched tools.
+
+    Args:
+        agent: The agent.
+        journal: The journal.
+        model: Makes the model of an agent.
+        watch: Makes the tool that stands for a tool.
+        policy: Makes the policy that stands for a policy.
+    """
+    recipe = agent.recipe
+    policies = [policy(one) for one in recipe.policies if not one.about.is_default]
+    stops = [rule for rule in recipe.stops if not bound_of(rule).is_default]
+    tools = [watch(tool) for name, tool in agent.tools.items() if name not in OWN_TOOLS]
+    options: dict[str, Any] = {"stops": stops} if stops else {}
+    if (given := agent.team) is not None:
+        options["team"] = Team(
+            tuple(copy_agent(one, journal, model, watch, policy) for one in given.members),
+            transfer=given.transfer,
+            delegate=given.delegate,
+            background=given.background,
+        )
+    made: Agent[Any] = Agent(
+        model(agent), tools, name=agent.name, instructions=recipe.instructions, policies=policies, journal=journal, **options
+    )
+    return made
+
+
 class _AgentTrial:
     """One case with the agent of a user."""
 
@@ -147,24 +181,9 @@ class _AgentTrial:
         return self._copy(self.given)
 
     def _copy(self, agent: Agent[Any]) -> Agent[Any]:
-        recipe = agent.recipe
-        policies = [self._safe(one) for one in recipe.policies if not one.about.is_default]
-        stops = [rule for rule in recipe.stops if not bound_of(rule).is_default]
-        tools = [Watched(tool, self) for name, tool in agent.tools.items() if name not in OWN_TOOLS]
-        options: dict[str, Any] = {"stops": stops} if stops else {}
-        if agent.team is not None:
-            given = agent.team
-            options["team"] = Team(
-                tuple(self._copy(one) for one in given.members),
-                transfer=given.transfer,
-                delegate=given.delegate,
-                background=given.background,
-            )
-        model = self.brain.model(agent.name)
-        made: Agent[Any] = Agent(
-            model, tools, name=agent.name, instructions=recipe.instructions, policies=policies, journal=self.journal, **options
+        return copy_agent(
+            agent, self.journal, lambda one: self.brain.model(one.name), lambda tool: Watched(tool, self), self._safe
         )
-        return made
 
     def _safe(self, policy: Any) -> Any:
         """Return the policy, but a cache of its own, so that no stand-in's result is kept."""
@@ -205,7 +224,7 @@ class _AgentTrial:
         properties = {
             key: value for key, value in schema.get("properties", {}).items() if key in wanted or self.rng.random() < 0.3
         }
-        return {key: _value(self.rng, value, schema, text) for key, value in properties.items()}
+        return {key: make_value(self.rng, value, schema, text) for key, value in properties.items()}
 
     def _members(self) -> list[Any]:
         return [] if self.given.team is None else list(self.given.team.members)
@@ -265,7 +284,7 @@ def _other_words(args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: float(value) if type(value) is int else value for name, value in args.items()}
 
 
-def _value(rng: random.Random, schema: Any, root: Mapping[str, Any], text: str = "") -> Any:
+def make_value(rng: random.Random, schema: Any, root: Mapping[str, Any], text: str = "") -> Any:
     """Return a random value that fits a JSON Schema, as far as it is simple."""
     if "$ref" in schema:
         schema = root.get("$defs", {}).get(schema["$ref"].rsplit("/", 1)[-1], {})
@@ -274,12 +293,12 @@ def _value(rng: random.Random, schema: Any, root: Mapping[str, Any], text: str =
     if "const" in schema:
         return schema["const"]
     for form in schema.get("anyOf", []):
-        return _value(rng, form, root, text)
+        return make_value(rng, form, root, text)
     kind = schema.get("type", "string")
     if kind == "object":
-        return {key: _value(rng, value, root, text) for key, value in schema.get("properties", {}).items()}
+        return {key: make_value(rng, value, root, text) for key, value in schema.get("properties", {}).items()}
     if kind == "array":
-        return [_value(rng, schema.get("items", {}), root, text)]
+        return [make_value(rng, schema.get("items", {}), root, text)]
     low = max(schema.get("minimum", 1), schema.get("exclusiveMinimum", 0) + 1)
     values = {
         "integer": low + rng.randint(0, 3),

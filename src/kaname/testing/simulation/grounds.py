@@ -26,7 +26,6 @@ from ...core.errors import (
     RunSuperseded,
     SessionBusy,
 )
-from ...core.messages import ModelRequest
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.load import load
 from ...models.providers.scripted import call
@@ -35,8 +34,9 @@ from ...policies.permission.approve import Approve
 from ...run.handoffs.handoff import Team
 from ...run.result import Result
 from ...tools.function import tool
-from .outside import Outside, SentAnswer, SlowModel, book, count_up, look, order, outside, pay, put
+from .outside import Outside, Script, SentAnswer, SlowModel, book, count_up, look, order, outside, pay, put
 from .promises import Evidence
+from .stand_in import StandIn
 from .store import Store, Weather
 from .world import Process, World
 
@@ -46,18 +46,6 @@ WORDS = ("tea", "rice", "salt", "miso")
 TOOLS = [look, count_up, put, pay, order, book]
 
 
-class Script:
-    """What a model replies: the calls of each turn, and then an answer. Each user message begins anew."""
-
-    def __init__(self, turns: Sequence[Any]) -> None:
-        self.turns = turns
-
-    def __call__(self, request: ModelRequest) -> Any:
-        asked = [place for place, one in enumerate(request.messages) if one.role == "user" and "Go." in one.text]
-        turn = sum([one.role == "assistant" for one in request.messages[asked[-1] if asked else 0 :]])
-        return self.turns[turn] if turn < len(self.turns) else "Done."
-
-
 class Setting:
     """What a ground needs: the world, its store, what is outside, and the record that is judged."""
 
@@ -65,7 +53,7 @@ class Setting:
         self.world, self.weather, self.store, self.outside = world, weather, store, there
         self.random, self.evidence = world.random, Evidence(world, store, there)
         self._numbers = count(1)  # no two calls are equal: a model that repeats itself is stopped
-        self.given: Callable[[], Any] | None = None  # the agent of a user
+        self.given: Callable[[Setting], StandIn] | None = None  # makes copies of the agent of a user
         self.words: Any = "Go."
         self.forms: Mapping[str, Sequence[Any]] = {"approve:": ("yes", "no"), "in-doubt:": ("retry", "skip")}
 
@@ -592,11 +580,11 @@ async def _once(agent: Agent[Any]) -> Result[Any]:
 def agent_of_user(setting: Setting) -> None:
     """The agent of a user, in one or two processes."""
     assert setting.given is not None
-    make = setting.given
+    stand_in = setting.given(setting)
+    setting.evidence.effects = stand_in.effects
 
     async def program(process: Process) -> None:
-        agent = make()
-        agent.journal = setting.store.open(process)
+        agent = stand_in.copy(setting.store.open(process))
         await setting.finish(agent, "run-1", partial(_either, agent, "run-1", setting.words))
 
     setting.start("a", program)

@@ -19,6 +19,7 @@ from ...tools.function import tool
 from .store import Store
 from .world import Process, World, this_world
 
+DONE = " done"  # how the result of a deed ends
 USAGE = Usage(100, 50)
 PRICE = Price(10.0, 100.0)  # dollars for a million tokens: a reply costs 0.006
 
@@ -104,13 +105,18 @@ class Outside:
             raise ConnectionError("the service is away")
         self.die(f"before {name}")
         self._check_holder(name, context, process)
-        self.deeds.append(OutsideDeed(self.next_number(), name, context.run_id, context.idempotency_key, str(process), args))
-        self.world.tell(f"DOES {name} {dict(args)} for {context.idempotency_key}")
+        self.write(name, context, args)
         self.die(f"after {name}")
         if self.world.chance(self.silent):
             raise ConnectionError("the service does not answer")
         await self.pause()
-        return f"{name} done"
+        return f"{name}{DONE}"
+
+    def write(self, name: str, context: ToolContext, args: Mapping[str, Any]) -> None:
+        """Write into the ledger that something was really done."""
+        process = str(self.world.here)
+        self.deeds.append(OutsideDeed(self.next_number(), name, context.run_id, context.idempotency_key, process, args))
+        self.world.tell(f"DOES {name} {dict(args)} for {context.idempotency_key}")
 
     def _check_holder(self, name: str, context: ToolContext, process: Process) -> None:
         """While locks are certain, a process acts for a run only if it has it."""
@@ -177,7 +183,7 @@ async def order(what: str, context: ToolContext) -> str:
 async def find_order(what: str, context: ToolContext) -> str | None:
     """Look whether it was ordered."""
     await outside().pause()
-    return "order done" if outside().was_done("order", context.idempotency_key) else None
+    return f"order{DONE}" if outside().was_done("order", context.idempotency_key) else None
 
 
 @tool(effect="compensable")
@@ -193,13 +199,26 @@ async def cancel(room: str, context: ToolContext) -> None:
     outside().undo("book", context)
 
 
+class Script:
+    """What a model replies: the calls of each turn, and then an answer. Each user message begins anew."""
+
+    def __init__(self, turns: Sequence[Any]) -> None:
+        self.turns = turns
+
+    def __call__(self, request: ModelRequest) -> Any:
+        asked = [place for place, one in enumerate(request.messages) if one.role == "user" and "Go." in one.text]
+        turn = sum([one.role == "assistant" for one in request.messages[asked[-1] if asked else 0 :]])
+        return self.turns[turn] if turn < len(self.turns) else "Done."
+
+
 class SlowModel(ModelBase):
     """A scripted model behind a slow and expensive network."""
 
     def __init__(
-        self, script: Sequence[Any] | Callable[[ModelRequest], Any], *, name: str = "model", priced: bool = False
+        self, script: ScriptedModel | Callable[[ModelRequest], Any], *, name: str = "model", priced: bool = False
     ) -> None:
-        self._inner = ScriptedModel(script, name=name, usage=USAGE, price=PRICE if priced else None)
+        own = script if isinstance(script, ScriptedModel) else None
+        self._inner = own or ScriptedModel(script, name=name, usage=USAGE, price=PRICE if priced else None)  # type: ignore[arg-type]
         self.name, self._priced = name, priced
         self.about = ModelInfo(identity=name)
 

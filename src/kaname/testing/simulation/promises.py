@@ -7,7 +7,7 @@ means. The reference monitor of `combine` judges one process without time; this 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
@@ -19,7 +19,7 @@ from ...core.events import Answered, Asked, Event, Interjected, ModelReplied, Op
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.state import State, evolve
 from ...stores.sqlite import reading
-from .outside import Outside
+from .outside import DONE, Outside
 from .store import PATH, Store
 from .world import World
 
@@ -50,6 +50,7 @@ PROMISES = {
 }
 
 
+EFFECTS = {"pay": "irreversible", "order": "irreversible", "book": "compensable", "put": "idempotent"}
 _MOST = 0.05  # dollars that a call can cost at most, and for which one counts whose cost is unknown
 
 
@@ -68,6 +69,7 @@ class Evidence:
 
     Attributes:
         results: What programs were told: the run, the number of its last fact, and its state.
+        effects: The effects of tools, by their names.
         every: Seconds between two ticks of the schedule; 0 without one.
         limit: US dollars that all runs can spend together; 0 without a budget.
         approved: Names of tools that need an approval.
@@ -78,6 +80,7 @@ class Evidence:
         self.results: list[tuple[str, int, str]] = []
         self.limit = 0.0
         self.every = 0
+        self.effects: Mapping[str, str] = EFFECTS
         self.approved: frozenset[str] = frozenset()
 
     @cached_property
@@ -171,15 +174,30 @@ def effects_happen_once(evidence: Evidence) -> Found:
             again[keys.get((run, call), "")] += 1
     counts = Counter((deed.tool, deed.key) for deed in evidence.outside.deeds if not deed.undone)
     for (tool, key), number in counts.items():
-        if number > 1 + again[key] and tool in ("pay", "order", "book"):
+        if number > 1 + again[key] and evidence.effects.get(tool) in ("irreversible", "compensable"):
             yield "once", f"{tool} for {key} was done {number} times, {again[key]} times with a person's consent"
     done = {(deed.tool, deed.key) for deed in evidence.outside.deeds if not deed.undone}
     for run, _, finished in evidence.bodies(ToolFinished):
         result = finished.result
-        if result.name in ("pay", "order", "book", "put") and not result.is_error and str(result.output).endswith(" done"):
+        acts = evidence.effects.get(result.name, "pure") != "pure"
+        if acts and not result.is_error and str(result.output).endswith(DONE):
             calls = [keys.get((one, result.call_id), f"{one}:{result.call_id}") for one in evidence.line(run)]
             if not any((result.name, key) in done for key in calls):
                 yield "done", f"{result.name} for {calls[0]} is recorded as successful, and was not done"
+
+
+def children_work_once(evidence: Evidence) -> Found:
+    """No two calls of a script are equal: what a child does twice, it was opened twice for."""
+    again = Counter(run.rpartition("/")[0] for run, _, one in evidence.bodies(Answered) if one.answer == "retry")
+    inside = [
+        one
+        for one in evidence.outside.deeds
+        if "/" in one.run and not one.undone and evidence.effects.get(one.tool) != "idempotent"
+    ]
+    counts = Counter((one.run.rpartition("/")[0], one.tool, str(one.args)) for one in inside)
+    for (call, tool, args), number in counts.items():
+        if number > 1 + again[call]:
+            yield "child-once", f"{tool}({args}) was done {number} times for {call}"
 
 
 def calls_have_one_result(evidence: Evidence) -> Found:
@@ -311,6 +329,7 @@ CHECKS = [
     states_fold_again,
     runs_end,
     effects_happen_once,
+    children_work_once,
     calls_have_one_result,
     approvals_come_first,
     money_is_conserved,

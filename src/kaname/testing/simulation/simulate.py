@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import gc
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...agent.agent import Agent
 from .grounds import BEATING, DELAYING, GROUNDS, OWN, Setting
 from .outside import Outside
 from .promises import BrokenPromise, judge
+from .stand_in import StandIn
 from .store import Store, Weather
 from .world import World, inside, simulated_time
 
 _LONGEST = 900.0  # seconds of the world until everything must have ended
 _STORM = (3.0, 20.0)  # seconds after which all faults end, so that everything can come to its end
 _REST = 3.0
+_REPEAT = "python -m kaname.testing.simulation --seed {seed} --ground {ground} --trace"
+_ENOUGH = 3  # broken schedules, after which `simulate` stops
 _COLLECT = 50  # schedules
 
 
@@ -48,7 +53,7 @@ def play(
     seed: int,
     ground: str = "",
     *,
-    given: Callable[[], Any] | None = None,
+    given: Callable[[Setting], StandIn] | None = None,
     words: Any = "Go.",
     forms: Mapping[str, Sequence[Any]] | None = None,
     traced: bool = False,
@@ -58,7 +63,7 @@ def play(
     Args:
         seed: It decides everything.
         ground: The situation (default: the seed chooses one of kaname's own).
-        given: Makes the agent of a user, for the ground "agent_of_user".
+        given: Makes copies of the agent of a user, for the ground "agent_of_user".
         words: What the user says to it.
         forms: What people answer, by the beginning of the key of a question.
         traced: Keep a line for everything that happens.
@@ -67,10 +72,10 @@ def play(
     world = World(f"{chosen}/{seed}", traced=traced)
     with inside(world):
         weather = _weather(world)
-        store = Store(world, weather, beats=False)
+        store = Store(world, weather, beats=chosen in BEATING and world.chance(0.5))
         there = world.belongings["outside"] = Outside(world, store)
         setting = Setting(world, weather, store, there)
-        setting.given, setting.words, setting.forms = given, words, {**(forms or {}), **setting.forms}
+        setting.given, setting.words, setting.forms = given, words, {**setting.forms, **(forms or {})}
         _disturb(setting)
         GROUNDS[chosen](setting)
         _set_clocks(setting, chosen)
@@ -143,14 +148,20 @@ def _let_a_clock_jump(setting: Setting, longest: float) -> None:
 
 
 def _take_for_dead(setting: Setting) -> None:
-    living = [(name, one) for name, one in setting.store.owners.items() if one.alive]
-    if living and setting.weather.kills_left > 0:
-        name, process = setting.random.choice(living)
-        setting.store.is_certain = False
-        setting.store.taken_for_dead[name] = setting.world.now + setting.random.uniform(0.5, 4.0)
-        setting.world.tell(f"the lock of {process} is lost for a while")
-        if setting.random.random() < 0.5:
-            process.freeze(setting.random.uniform(0.2, 5.0))
+    """Let a process look dead for a while: its lock is lost, or it is frozen until its heartbeat has run out."""
+    store, chance = setting.store, setting.random
+    living = [(name, one) for name, one in store.owners.items() if one.alive]
+    if not living or setting.weather.kills_left <= 0:
+        return
+    name, process = chance.choice(living)
+    store.is_certain = False
+    if store.beats:
+        process.freeze(store.ttl * chance.uniform(0.2, 3.0))
+        return
+    store.taken_for_dead[name] = setting.world.now + chance.uniform(0.5, 4.0)
+    setting.world.tell(f"the lock of {process} is lost for a while")
+    if chance.random() < 0.5:
+        process.freeze(chance.uniform(0.2, 5.0))
 
 
 @dataclass
@@ -180,10 +191,61 @@ class Simulation:
             return head + "no promise was broken."
         lines = [head + f"promises were broken in {len(self.broken)} of them."]
         for one in self.broken[:10]:
-            lines.append(f"  seed {one.seed}, {one.ground}:")
+            lines.append(f"  seed {one.seed}, {one.ground.replace('_', ' ')}:")
             lines += [f"    {found}" for found in one.broken[:5]]
             lines.append(f"    Repeat it with: {self.repeat.format(seed=one.seed, ground=one.ground)}")
         return "\n".join(lines)
+
+
+def simulate(
+    agent: Agent[Any] | Callable[[], Agent[Any]],
+    user_input: Any = "Go.",
+    *,
+    seeds: int | Iterable[int] = 200,
+    answers: Mapping[str, Any] | None = None,
+    run_tools: bool = False,
+    trace: bool = False,
+) -> Simulation:
+    """Simulate crashes of your agent, slow and failing stores and wrong clocks, and report which promises of kaname break.
+
+    Each seed is a schedule: one or two processes start the same run, die at random moments and are started again, while the
+    store answers late, fails, or loses its answers. Time is simulated, so that an hour passes at once.
+
+    The agent is copied, on a journal in memory. A model that calls its tools replaces its own, unless that is a
+    `ScriptedModel`. Context parts, sinks and tool servers are left out.
+
+    Args:
+        agent: The agent, or a function that makes it.
+        user_input: What the user says (default: "Go.").
+        seeds: How many new schedules to try (default: 200), or the seeds of those to repeat: `seeds=[123]`. After three in
+            which a promise was broken, no further one is tried.
+        answers: What people answer, by the beginning of the key of a question: `{"approve:": "yes"}`. By default they say yes
+            and no to approvals, and "retry" and "skip" to calls whose outcome is unknown.
+        run_tools: True runs the code of the tools. It cannot use the network, because there is none in a simulation. By default
+            a stand-in takes the arguments and returns a text.
+        trace: Keep what happens in each broken schedule, in `broken[0].trace`.
+
+    Returns:
+        A `Simulation`. Print it, or assert it: it is true if nothing broke. Otherwise it names the seed, the promise, what
+        happened, and how to repeat it.
+
+    Example:
+        ```python
+        report = simulate(make_agent, "Pay invoice 42", seeds=1000)
+        assert report, report
+        ```
+    """
+    first = secrets.randbelow(10**12)
+    chosen = range(first, first + seeds) if isinstance(seeds, int) else seeds
+    forms = {key: list(one) if isinstance(one, list | tuple) else [one] for key, one in (answers or {}).items()}
+    make = agent if not isinstance(agent, Agent) else lambda: agent
+
+    def make_copies(setting: Setting) -> StandIn:
+        return StandIn(make(), setting.outside, setting.random, runs_tools=run_tools)
+
+    told = run_schedules(chosen, "agent_of_user", most=_ENOUGH, given=make_copies, words=user_input, forms=forms, traced=trace)
+    told.repeat = "simulate(…, seeds=[{seed}], trace=True)"
+    return told
 
 
 def run_schedules(seeds: Iterable[int], ground: str = "", *, most: int = 10, **how: Any) -> Simulation:

@@ -7,15 +7,17 @@ fails, or succeeds and its answer is lost, or the process dies right before or a
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from ...core.errors import JournalError
@@ -137,6 +139,7 @@ class Store:
         self.world, self.weather, self.beats = world, weather, beats
         self.connection = _connection()
         self.version = 0
+        self.ttl = world.random.choice((2.0, 4.0))
         self.owners: dict[str, Process] = {}
         self.works: set[str] = set()
         self.until: dict[str, float] = {}  # until when heartbeats hold, by owner
@@ -389,6 +392,30 @@ class SimulatedNews(News):
                 future.set_result(None)
 
 
+class _Server:
+    """The server of a database on the network, as far as a heartbeat needs it."""
+
+    def __init__(self, store: Store, process: Process) -> None:
+        self.store, self.process = store, process
+        self.address = SimpleNamespace(ttl=store.ttl, shown="the simulated server")
+        self.keeper, self.has_readers, self.others_listen = self, False, False
+
+    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        return await work()
+
+    async def do(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        weather, chance = self.store.weather, self.store.world
+        await asyncio.sleep(chance.random.random() * (weather.longest if chance.chance(weather.slow) else 0.002))
+        if chance.chance(weather.refused):
+            raise JournalError(_UNREACHABLE)
+        return await work(self)
+
+    async def fetchrow(self, statement: str, owner: str, ttl: float, listens: bool, works: bool) -> tuple[int, int, bool]:
+        """Renew the entry of a process, by the clock of the server."""
+        self.store.until[owner] = self.store.world.now + ttl
+        return 0, 0, False
+
+
 class SimulatedDatabase(SqliteDatabase):
     """The other tables. Work can be sent twice, as to a database on the network whose answer was lost."""
 
@@ -413,6 +440,14 @@ class SimulatedJournal(SqliteJournal):
         self.media = media_of(PATH)
         self._place = place = SimulatedFile(store, process, self._held)
         process.belongings["file"] = place
+        self._heartbeat: Any = None
+        if store.beats:
+            from ...stores.postgres.owner import Heartbeat  # needs the package asyncpg
+
+            server: Any = _Server(store, process)
+            self._heartbeat = Heartbeat(server, server, cast(Any, str))
+            assert place.owner is not None
+            self._heartbeat.name = place.owner.name
         self._writer = SimulatedThread(store, process, place, writes=True)
         self._reader = SimulatedThread(store, process, place, writes=False)
         self._news = self._patient_news = news = SimulatedNews(store, process)
@@ -429,6 +464,8 @@ class SimulatedJournal(SqliteJournal):
         self._finalizer = weakref.finalize(self, shut_down, place, self._held)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
+        if self._heartbeat is not None:
+            await self._heartbeat.begin()
         if takeover:
             self.store.is_certain = False
         lease = await super().claim(run_id, takeover=takeover, turn=turn)
