@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from weakref import WeakValueDictionary
@@ -38,6 +38,10 @@ class _MemoryRun:
     def is_within(self, since: float, until: float, before: float) -> bool:
         """Return True if a fact of the run was recorded, the last one in that time, and if it was opened before that place."""
         return self.card.seq > 0 and since <= self.card.updated < until and self.card.place < before
+
+    def has(self, values: Mapping[str, str]) -> bool:
+        """Return True if the card has all these values."""
+        return all(getattr(self.card, name) == value for name, value in values.items())
 
 
 _COUNTED = {ModelReplied, ToolStarted, ToolFinished}  # they change nothing but the numbers of a card
@@ -207,8 +211,8 @@ class MemoryJournal:
         before: int = 0,
         limit: int = 100,
     ) -> list[RunInfo]:
-        wanted = [(name, value) for name, value in (("session", session), ("agent", agent), ("parent", parent)) if value]
-        wanted += [("user", user)] if user is not None else []
+        wanted = {name: value for name, value in (("session", session), ("agent", agent), ("parent", parent)) if value}
+        wanted |= {} if user is None else {"user": user}
         looked_at = [self._records[run_id]] if run_id in self._records else [] if run_id else self._records.values()
         found = [
             record
@@ -216,7 +220,7 @@ class MemoryJournal:
             if record.card.run_id.startswith(starting)
             and record.is_within(since, until or inf, before or inf)
             and status in ("", record.status)
-            and all(getattr(record.card, name) == value for name, value in wanted)
+            and record.has(wanted)
         ]
         found.sort(key=lambda record: record.card.place, reverse=True)
         return [replace(record.card, status=record.status) for record in found[:limit]]

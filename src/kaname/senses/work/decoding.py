@@ -228,11 +228,7 @@ def scenes(job: Job) -> _Made:
     found: list[dict[str, Any]] = []
     before: Any = None
     with _container(job) as container:
-        if not container.streams.video:
-            raise Refused("it has no pictures")
-        stream = container.streams.video[0]
-        if stream.codec_context.width * stream.codec_context.height > _MOST_PIXELS:
-            raise Refused(f"its frames have more than {_MOST_PIXELS:,} pixels")
+        stream = _pictures(container)
         of = float(container.duration or 0) / 1_000_000
         seconds = 0.0
         for seconds, frame in _sample(container, stream, job.data.get("rate", 5.0)):
@@ -251,12 +247,21 @@ def scenes(job: Job) -> _Made:
             before = small
         if not found:
             raise Refused("it has no pictures that can be decoded")
-        if not isinstance(found[-1]["frame"], bytes):
-            found[-1]["frame"] = _jpeg(found[-1]["frame"], job.data["side"])
+        found[-1]["frame"] = _jpeg(found[-1]["frame"], job.data["side"])
     ends = [*[one["start"] for one in found[1:]], max(of, seconds)]
     told = [{"start": one["start"], "end": end, "taken": one["taken"]} for one, end in zip(found, ends, strict=True)]
     about = {"scenes": told, "seconds": ends[-1], "width": stream.width, "height": stream.height}
     return about, [one["frame"] for one in found]
+
+
+def _pictures(container: Any) -> Any:
+    """Return the stream with the pictures of a video."""
+    if not container.streams.video:
+        raise Refused("it has no pictures")
+    stream = container.streams.video[0]
+    if stream.codec_context.width * stream.codec_context.height > _MOST_PIXELS:
+        raise Refused(f"its frames have more than {_MOST_PIXELS:,} pixels")
+    return stream
 
 
 def _sample(container: Any, stream: Any, rate: float) -> Iterator[tuple[float, Any]]:

@@ -48,12 +48,14 @@ def text(job: Job) -> tuple[dict[str, Any], list[bytes]]:
     upright = [one for one in lines if not _is_tall(one)]
     tall = _length(upright) < _length(lines) / 2
     turned = (turned + 270) % 360 if tall else turned
-    vertical = tall and any(
-        "\u3040" <= char <= "\u30ff" or "\u4e00" <= char <= "\u9fff" for one in lines for char in one["text"]
-    )
+    vertical = tall and any(map(_is_east_asian, "".join([one["text"] for one in lines])))
     sure = not vertical and (not lines or _score(lines) >= _FAIR)
     found = [{**one, "box": [side * factor for side in one["box"]]} for one in lines]
     return {"lines": found, "turned": turned, "sure": sure}, []
+
+
+def _is_east_asian(char: str) -> bool:
+    return "\u3040" <= char <= "\u30ff" or "\u4e00" <= char <= "\u9fff"
 
 
 def _read(pixels: Any) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.chunks import chunks_of
+from ...core.chunks import Chunk, chunks_of
 from ...core.errors import ConfigError, RateLimited, RunNotFound
 from ...core.events import Answered, Asked, Event
 from ...core.notices import notice
@@ -126,10 +126,7 @@ class Responses:
         writer.begin()
         every = [chunk for fact in facts for chunk in chunks_of(fact) if is_own(chunk, card.run_id)]
         told = chunks_for(every, caller)
-        if followed or card.status == "waiting":
-            answered = {chunk.data["key"] for chunk in [*before, *told] if chunk.data.get("status") == "answered"}
-            told += [chunk for chunk in before if is_question(chunk) and chunk.data["key"] not in answered]
-        for chunk in told:
+        for chunk in [*told, *(_unanswered(before, told) if followed or card.status == "waiting" else ())]:
             writer.take(chunk)
         if writer.ended:
             writer.end()
@@ -170,6 +167,12 @@ class Responses:
         if not response_id.startswith(PREFIX) or is_unstored(run_id):
             raise RunNotFound(response_id)
         return await self._service.card(run_id, caller_of(request)), int(fact) if fact else None
+
+
+def _unanswered(before: list[Chunk], told: list[Chunk]) -> list[Chunk]:
+    """Return the earlier questions that are still open after some chunks."""
+    answered = {chunk.data["key"] for chunk in [*before, *told] if chunk.data.get("status") == "answered"}
+    return [chunk for chunk in before if is_question(chunk) and chunk.data["key"] not in answered]
 
 
 def _as_stored(answered: tuple[Run[Any], int], unstored: str | None) -> tuple[Run[Any], int]:

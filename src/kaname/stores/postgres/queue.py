@@ -107,14 +107,10 @@ class PostgresQueue(SqlQueue):
                 served = [[key, *place] for key, place in self._turns.served.items()]
                 columns = [list(column) for column in zip(*served, strict=True)] or [[], [], []]
                 found = await connection.fetch(office.sql(_CANDIDATES), *values, *columns, self._turns.start)
-                ((_, _, start, last),) = [row for row in found if not row[0]]
-                candidates = [Candidate(*row) for row in found if row[0]]
+                (_, _, start, last), *waiting = sorted(found, key=lambda row: row[0])
+                candidates = [Candidate(*row) for row in waiting]
                 chosen = choose(candidates, busy, wanted.per_key, count if wanted.per_key else most, self._turns)
-                numbers, rows = [one.number for one in chosen], list[Any]()
-                while numbers and len(rows) < count:
-                    first, numbers = numbers[: count - len(rows)], numbers[count - len(rows) :]
-                    rows += await connection.fetch(office.sql(_TAKE), first, office.me)
-            taken = [QueuedRun(*row) for row in rows]
+                taken = await _take(connection, office, [one.number for one in chosen], count)
             self._turns.start = start or ""
             self._turns.note([one.key for one in taken], last or 0)
             return taken
@@ -128,3 +124,12 @@ class PostgresQueue(SqlQueue):
         query = office.sql(_WORKERS.format(alive=alive("w.owner", office.address.ttl)))
         rows: list[Any] = await office.read(lambda connection: connection.fetch(query, office.address.ttl))
         return [WorkerInfo(*row) for row in rows]
+
+
+async def _take(connection: Connection, office: Office, numbers: list[int], count: int) -> list[QueuedRun]:
+    """Take up to `count` of these runs. Those that other workers are taking at the same moment are passed over."""
+    rows: list[Any] = []
+    while numbers and len(rows) < count:
+        first, numbers = numbers[: count - len(rows)], numbers[count - len(rows) :]
+        rows += await connection.fetch(office.sql(_TAKE), first, office.me)
+    return [QueuedRun(*row) for row in rows]

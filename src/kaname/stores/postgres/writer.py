@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
 from ...core.runs import RunInfo
 from ...kernel.boundary import Border
+from ...kernel.ports import Turn
 from ..journal import RunHold
 from ..media import MARK, Medium, detach_media
 from ..refusals import busy_text, gap_text, superseded_text
@@ -316,17 +317,20 @@ class Writer:
             turn = group.hold.turn
             assert turn is not None
             row = await connection.fetchrow(self._last_of, *turn[:3])
-            last, status, owner, lives, seq = row or ("", "", None, False, 0)
-            if last == group.run:  # written before the answer was lost
+            if row is not None and row[0] == group.run:  # written before the answer was lost
                 continue
-            executes = self._is_held(last) if owner == self._owner else lives
-            before = opening.setdefault(turn[:3], group.run)  # two of one session in one statement: the first
-            busy = before if before != group.run else last
-            late = busy == last and turn.after not in (0, seq)
-            if busy and (busy != group.values[_BASE] or late or busy == before or (status == "running" and executes)):
+            first = opening.setdefault(turn[:3], group.run)
+            busy = first if first != group.run else self._has_moved_on(group, turn, row)  # two of a session in one statement
+            if busy:
                 group.outcome = SessionBusy(busy)
                 refused.add(group.run)
         return refused
+
+    def _has_moved_on(self, group: Group, turn: Turn, row: Any) -> str:
+        """Return the last run of the session if the new one does not continue from its end; else ""."""
+        last, status, owner, lives, seq = row or ("", "", None, False, 0)
+        executes = status == "running" and (self._is_held(last) if owner == self._owner else lives)
+        return last if last != group.values[_BASE] or turn.after not in (0, seq) or executes else ""
 
 
 def _without_media(rows: list[Any]) -> tuple[list[Any], list[Medium]]:
