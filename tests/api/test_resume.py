@@ -452,3 +452,27 @@ async def test_replay_counts_a_call_that_a_stop_has_interrupted_before_the_stop(
     resumed = await agent.resume(stopped.run_id)
     replay = await agent.replay(resumed.run_id)
     assert replay.same, str(replay)
+
+
+@pytest.mark.parametrize("answer", ["yes", "no", None])
+async def test_replay_without_the_policy_that_asked_is_not_the_same(answer):
+    ran, journal = [], MemoryJournal()
+
+    @tool(effect="irreversible")
+    def pay(yen: int) -> str:
+        """Pay."""
+        ran.append(yen)
+        return "paid"
+
+    def clerk(*policies):
+        return Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], policies=policies, journal=journal, name="clerk")
+
+    careful = clerk(Approve("pay"))
+    run = await careful.run("Pay.")
+    if answer is not None:
+        await careful.resume(run.run_id, dict.fromkeys(run.questions, answer))
+    assert (await careful.replay(run.run_id)).same
+    careless = await clerk().replay(run.run_id)
+    assert not careless.same
+    assert "Asked" in careless.difference.recorded
+    assert ran == ([5] if answer == "yes" else [])

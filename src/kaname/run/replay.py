@@ -153,8 +153,10 @@ class _RecordedTool(ActionBase):
             return await self._tool.act(prepared, context)
         if (question := self._rerun.open_question(context.call_id, context.state)) is not None:
             raise question_as(question.key, question)
-        if context.call_id not in self._rerun.results:
-            raise ReplayDiverged.of("replay.no_call", "{name} was called, but the record has no such call", name=self.name)
+        if not self._rerun.was_let_through(context.call_id):
+            raise ReplayDiverged.of(
+                "replay.no_call", "{name} was called; in the record it was not, or was refused", name=self.name
+            )
         await self._rerun.try_again(context.call_id)
         return self._rerun.results[context.call_id]
 
@@ -204,7 +206,7 @@ class _Rerun:
     def __init__(self, recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> None:
         self.events, self._really_run = list(_without_gaps(events)), really_run
         self.results = {e.body.result.call_id: e.body.result for e in self.events if isinstance(e.body, ToolFinished)}
-        self._asked = [e.body for e in self.events if isinstance(e.body, Asked)]
+        self._asked = list(_of_tools(self.events))
         self._started = list(_starts(self.events))
         self._model = ReplayModel(_as_given(self.events, state.replied))
         self._decided, self._begun = list[Event](), Counter[str]()
@@ -231,6 +233,11 @@ class _Rerun:
     def open_question(self, call_id: str, state: State) -> Asked | None:
         """Return a question that the tool asked in this call and that is not answered yet."""
         return next((one for one in self._asked if one.call_id == call_id and one.key not in state.answers), None)
+
+    def was_let_through(self, call_id: str) -> bool:
+        """Return True if the call has a result in the record that is not a refusal before its tool was started."""
+        result = self.results.get(call_id)
+        return result is not None and (not result.not_run or any(one.call.id == call_id for one in self._started))
 
     async def try_again(self, call_id: str) -> None:
         """Record the further tries of a call, which limits count."""
@@ -277,6 +284,19 @@ def _in_replay(policy: Policy, events: Sequence[Event]) -> Iterator[Policy]:
         yield policy.about.repeat(events)
     if policy.about.replayed:
         yield policy
+
+
+def _of_tools(events: Sequence[Event]) -> Iterator[Asked]:
+    """Yield the questions that tools asked, while they ran. Those of policies are asked by the policies once more.
+
+    The policies that a parent adds to its child do not stand in the replay of the child: their questions are repeated, too.
+    """
+    first, started = events[0].body, set[str]()
+    for body in [event.body for event in events]:
+        if isinstance(body, ToolStarted):
+            started.add(body.call.id)
+        elif isinstance(body, Asked) and (body.call_id in started or (isinstance(first, Opened) and first.parent is not None)):
+            yield body
 
 
 def _starts(events: Sequence[Event]) -> Iterator[ToolStarted]:

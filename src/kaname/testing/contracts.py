@@ -153,14 +153,16 @@ class PolicyContract(ABC):
     def make(self) -> Policy:
         """Return a policy."""
 
-    def _run(self) -> Any:
+    def _agent(self) -> Agent:
         def echo(text: str) -> str:
             """Echo."""
             return text
 
         model = ScriptedModel([call("echo", text="hi"), "done"])
-        agent = Agent(model, [echo, *self.tools], policies=[self.make()], journal="memory")
-        return asyncio.run(_run_once(agent))
+        return Agent(model, [echo, *self.tools], policies=[self.make()], journal="memory")
+
+    def _run(self) -> Any:
+        return asyncio.run(_run_once(self._agent()))
 
     def test_a_run_ends_in_order(self) -> None:
         result = self._run()
@@ -173,6 +175,19 @@ class PolicyContract(ABC):
         else:
             refused = [r for r in result.state.results.values() if r.error]
             assert refused or result.stop.kind != "completed", "the policy let the run through; leave `allows = True`"
+
+    def test_a_replay_takes_the_same_decisions(self) -> None:
+        """In a replay, the policy runs again around recorded results, which it has changed already."""
+
+        async def go() -> Any:
+            agent = self._agent()
+            return await agent.replay((await agent.run("text")).run_id)
+
+        if self.make().about.replayed:
+            replay = asyncio.run(go())
+            assert replay.same, (
+                f"{replay}; a change must change nothing the second time, and what comes from outside is recorded"
+            )
 
     def test_it_keeps_nothing_between_runs_that_would_mix_them(self) -> None:
         made = self.make()
