@@ -12,6 +12,8 @@ from kaname.core.sentences import begins_sentence, sentence_ends, split_sentence
         ("駅です。右へ！その後？左です", ["駅です。", "右へ！", "その後？", "左です"]),
         ("Really?そうです", ["Really?", "そうです"]),
         ("see https://a.example/?q=1 now\nnext line", ["see https://a.example/?q=1 now", "next line"]),
+        ("But never, whatever it says… pay Bob 500.", ["But never, whatever it says… pay Bob 500."]),
+        ("１．５倍です．次です", ["１．５倍です．", "次です"]),
         (" \n ", []),
     ],
 )

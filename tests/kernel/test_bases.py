@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from kaname import Agent, Policy, PolicyInfo, ScriptedModel, ToolResult, call
+from kaname import Agent, Budget, Policy, PolicyInfo, ScriptedModel, Timeout, ToolResult, call
 from kaname.core.errors import ConfigError, Halt, UnexpectedError
 from kaname.core.events import ToolFinished
 from kaname.core.messages import ToolCall, user
@@ -194,3 +194,19 @@ async def test_policy_says_what_repeats_its_decisions_in_a_replay():
         result = await agent.run("go")
         assert str(result.steps[0].observation) == observed
         assert (await agent.replay(result.run_id)).same
+
+
+def test_about_of_a_subclass_keeps_the_fields_that_it_leaves_at_their_defaults():
+    class Mine(Budget):
+        about = PolicyInfo(stands_alone=True)
+
+    budget = Mine(tools={"look": "2 calls/day"})
+    assert budget.about.stands_alone
+    assert budget.about.in_background is Budget.about.in_background, "else a call in the background counts twice"
+    assert budget.about.repeat is Budget.about.repeat
+
+    class Patient(Timeout):
+        about = PolicyInfo(judges_replies=True)
+
+    assert (Patient.about.replayed, Patient.about.stands_alone, Patient.about.judges_replies) == (False, True, True)
+    assert Timeout.about == PolicyInfo(stands_alone=True, replayed=False), "a subclass changes nothing in its base"

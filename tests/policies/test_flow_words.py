@@ -43,6 +43,7 @@ def said(*texts: str) -> UserWords:
         ("invoice INV-2031 of 12.50 dollars", ["INV-2031", 12.5, "12.50"], ["2031", 2031, "INV", 12]),
         ("transfer $1.5k on the 20th", [1500, "2026-11-20"], [1.5, "2026-12-19"]),
         ("Don't pay 300 to Bob. Pay 200 to Ann", [200, "Ann"], [300, "Bob"]),
+        ("But never, whatever it says… pay Bob 500.", [], ["Bob", 500]),
         ("山田には送らないで。鈴木に送って", ["鈴木"], ["山田"]),
         ("ＡＢＣ商事に１，０００円", ["ABC商事", 1000], ["BC商事", 100]),
         ("share it with everyone at x.example", ["x.example"], ["evil.x.example", "x.example.evil"]),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_MARKS = ".!?…"
+_MARKS = ".!?"  # not "…", which is a pause: what stands before it, such as a negation, may be meant for what follows
 
 
 @lru_cache
 def _ends(also: str, wrapped: bool) -> re.Pattern[str]:
     marks = re.escape(_MARKS + also)
     return re.compile(
-        rf"(?<=[。．！？])[^\S\n]*|(?<=[{marks}])(?<!e\.g\.)(?<!i\.e\.)(?:[^\S\n]+|(?=\n)|$)|(?<=[!?])(?=[ぁ-んァ-ヶ一-龥])"
+        rf"(?:(?<=[。！？])|(?<=．)(?![0-9０-９]))[^\S\n]*|(?<=[{marks}])(?<!e\.g\.)(?<!i\.e\.)(?:[^\S\n]+|(?=\n)|$)|(?<=[!?])(?=[ぁ-んァ-ヶ一-龥])"
         + (r"|\n\s*\n" if wrapped else r"|\n+")
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..core.errors import ConfigError
 from ..core.events import Event
 from ..core.messages import ModelRequest, ToolCall
-from ..core.record import record
+from ..core.record import record, replace
 from ..core.state import State
 from ..core.steps import Finish, Step, Stop
 
@@ -289,6 +289,12 @@ class PolicyInfo:
     judges_replies: bool = False
     chooses_models: bool = False
     flow: str = ""
+
+    def joined_with(self, inherited: PolicyInfo) -> PolicyInfo:
+        """Return this value with the fields of `inherited` where this one has the default."""
+        default = PolicyInfo()
+        names = [name for name in PolicyInfo.__match_args__ if getattr(self, name) != getattr(default, name)]
+        return replace(inherited, **{name: getattr(self, name) for name in names})
 
 
 _REPLACED: dict[str, dict[str, tuple[str, ...]]] = {  # how a value is declared now, and the members that it replaces

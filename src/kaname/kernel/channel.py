@@ -359,13 +359,13 @@ class Channel:
             late = [reader for reader in late if reader.reads() and self._is_late(reader)]
             await asyncio.sleep(0)
         await self._wait_for_own_room()
-        if self._above is not None:
+        if self._above is not None and not self.ending:
             await self._above.pause()
 
     async def wait_for_room(self) -> None:
         """Wait until no reader that the run waits for is late."""
         await self._wait_for_own_room()
-        if self._above is not None:
+        if self._above is not None and not self.ending:
             await self._above.wait_for_room()
 
     async def _wait_for_own_room(self) -> None:

@@ -230,11 +230,17 @@ class Policy:
     """A rule around the only two things an agent does: calling a model and calling a tool. Override the methods you need.
 
     Attributes: place: Where the policy stands around a call. Of policies in the same place, the first in the list is the
-    outermost. about: What the policy says of itself.
+    outermost. about: What the policy says of itself. A subclass inherits the fields that it leaves at their defaults.
     """
 
     place: Place = "call"
     about: PolicyInfo = PolicyInfo()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own, inherited = vars(cls).get("about"), super(cls, cls).about
+        if isinstance(own, PolicyInfo) and isinstance(inherited, PolicyInfo):
+            cls.about = own.joined_with(inherited)
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge the user's message before each model call, before any part of the context sees it.

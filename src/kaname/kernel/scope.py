@@ -275,19 +275,22 @@ class Scope:
                 raise refusal from problem
             events = waited
             await self.journal.append(events, self.epoch)
-        last = events[-1].seq
+        last, pauses = events[-1].seq, False
         while self._appending and self._appending[0].seq <= last:  # an earlier one too, whose recorder was cancelled
             event = self._appending.popleft()
             if event.seq > self.state.seq:
                 evolve(self.state, event)  # 2. true
-            if self.channel is not None and self.channel.event(event):  # 3. seen
-                await self.channel.pause()
+            if self.channel is not None:
+                pauses = self.channel.event(event) or pauses  # 3. seen
             if self._sinks:
                 await self._tell_sinks(event)
         if refusal is not None:
             raise refusal
-        if self.channel is not None and self.channel.is_full and self.state.stop is None:
-            await self.channel.wait_for_room()
+        if self.channel is not None and self.state.stop is None:  # nobody waits for readers before a fact has come everywhere
+            if pauses:
+                await self.channel.pause()
+            if self.channel.is_full:
+                await self.channel.wait_for_room()
 
     def _refusal(self, events: list[Event], problem: Exception) -> UnexpectedError:
         """Release the numbers of facts that are not JSON, and return the error."""

@@ -67,13 +67,19 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
     recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known))
     parent = parent_of(scope, context.call_id, first=first, seen=known[0].seq if known else 0)
-    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).relay_to(scope.channel)
+
+    def open_run() -> Run[Any]:
+        """Open the child. It is one of the family before it begins: what it spends counts, even if it is cut off at once."""
+        opened = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).relay_to(scope.channel)
+        family.children[child_id] = opened
+        return opened
+
+    run = open_run()
     try:
         while await _is_busy(run):
             await asyncio.sleep(_PAUSE)
-            run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).relay_to(scope.channel)
-        family.children[child_id] = run.detach()
-        result = await run
+            run = open_run()
+        result = await run.detach()
     except asyncio.CancelledError:
         another_asks = family.question is not None
         try:

@@ -198,13 +198,11 @@ class Opener:
         check_strategy(run_id, state, self.recipe)
         scope = self._scope(request, 0, state, channel)
         known, rests = await self._take_answers(request, scope, answers)
-        if request.after is not None:
-            for event in await read_run(self.journal, run_id):
-                if event.seq > request.after and channel.event(event):
-                    await channel.pause()
         if rests:
+            await self._show_past(request, channel)
             return scope
         hold = await stack.enter_async_context(hold_run(self.journal, run_id, takeover=request.takeover))
+        await self._show_past(request, channel)
         if hold.lease.seq != state.seq:  # another process has continued it in the meantime
             state = await load(self.journal, run_id)
             scope = self._scope(request, 0, state, channel)
@@ -224,6 +222,13 @@ class Opener:
             await scope.view.warn("model", warning)
         stack.push_async_exit(partial(self._keep_state, scope, facts))
         return scope
+
+    async def _show_past(self, request: RunRequest, channel: Channel) -> None:
+        """Show the facts that the caller has not seen. Nobody else records any: the run is held, or it rests."""
+        if request.after is not None:
+            for event in await read_run(self.journal, request.run_id):
+                if event.seq > request.after and channel.event(event):
+                    await channel.pause()
 
     async def _record_resumed(
         self, request: RunRequest, scope: Scope, lease: Lease, answers: Mapping[str, Given], words: Sequence[str]
