@@ -238,7 +238,7 @@ class Policy:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own, inherited = vars(cls).get("about"), super(cls, cls).about
+        own, inherited = vars(cls).get("about"), getattr(super(cls, cls), "about", None)
         if isinstance(own, PolicyInfo) and isinstance(inherited, PolicyInfo):
             cls.about = own.joined_with(inherited)
 
