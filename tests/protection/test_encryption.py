@@ -16,7 +16,7 @@ from kaname import Agent, ConfigError, EncryptionError, JournalError, ScriptedMo
 from kaname.core.encryption import keys
 from kaname.core.encryption.database import open_database
 from kaname.core.encryption.keys import create_key_file, read_key_file
-from kaname.core.encryption.user_keys import UserKeys
+from kaname.core.encryption.user_keys import SEALED, UserKeys
 from kaname.memory.files import MemoryFiles
 from kaname.memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
 from kaname.policies.reuse.store import CacheStore
@@ -188,6 +188,35 @@ async def test_encrypting_rotating_and_decrypting_keep_everything(tmp_path, key_
     assert await _everything(folder) == before
     assert not (folder / "journal.db-keys").exists()
     assert set(PLANTED) - set(found_in_files(folder)) == {EVICTED}
+
+
+@pytest.mark.parametrize("column", ["inbox.body", "grants.conditions"])
+async def test_words_that_no_run_has_taken_are_bound_to_their_users_key(tmp_path, key_file, column):
+    """Else they could still be read after the user's key was deleted with an erasure."""
+    table, name = column.split(".")
+
+    async def stored():
+        def work():
+            return [
+                text for (text,) in (yield (f"SELECT {name} FROM kaname.{table} WHERE \"user\" <> '' ORDER BY id",)) if text
+            ]
+
+        journal = SqliteJournal(folder / "journal.db")
+        try:
+            return await journal.database.read(work)
+        finally:
+            await journal.close()
+
+    folder = tmp_path / "data"
+    await plant(folder)
+    plain = await stored()
+    assert plain
+    use_key(key_file, places=[folder])
+    list(encrypt_files(places(folder), read_key_file(key_file)))
+    assert all(text.startswith(SEALED) for text in await stored())
+    list(decrypt_files(places(folder), read_key_file(key_file)))
+    keys.forget_keys()
+    assert await stored() == plain
 
 
 async def _everything(folder: Path) -> list[str]:

@@ -28,6 +28,7 @@ from kaname import (
 )
 from kaname.core.encryption import keys
 from kaname.core.encryption.keys import create_key_file
+from kaname.kernel.stores import Grant
 from kaname.memory.files import MemoryFiles
 from kaname.stores.audit.log import AuditLog
 from tests.protection.planted import OTHER, PLANTED, USER, found_in_files, places, plant
@@ -196,6 +197,12 @@ async def test_export_holds_everything_of_the_user_and_nothing_of_others(folder,
     with pytest.raises(ConfigError, match="nothing is stored about"):
         await export_user("nobody", tmp_path / "none.zip", places(folder))
     assert not (tmp_path / "none.zip").exists()
+    journal = SqliteJournal(folder / "journal.db")
+    await journal.stores.grants.put(Grant("g9", "desk", "zoe", "send", {}, by="zoe"))
+    await journal.close()
+    done = await export_user("zoe", tmp_path / "zoe.zip", places(folder))  # who has approved something, and run nothing
+    with ZipFile(done.path) as archive:
+        assert b"zoe" in archive.read("approvals.jsonl")
 
 
 @pytest.mark.parametrize("damage", ["a page", "the beginning", "everything"])

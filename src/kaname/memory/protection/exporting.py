@@ -78,10 +78,11 @@ async def export_user(user: str, path: str | Path, places: DataPlaces | None = N
     try:
         with os.fdopen(descriptor, "w+b") as file:
             with ZipFile(file, "w", ZIP_DEFLATED) as archive:
-                done = await _Archive(archive, user, places).write(target)
+                writer = _Archive(archive, user, places)
+                done = await writer.write(target)
             file.flush()
             os.fsync(file.fileno())
-        if not (done.runs or done.memories):
+        if not writer.found:
             raise ConfigError.of("rights.unknown_user", "nothing is stored about the user {user!r}", user=user)
         unfinished.replace(target)
         sync_folder(target.parent)
@@ -98,6 +99,7 @@ class _Archive:
     def __init__(self, archive: ZipFile, user: str, places: DataPlaces) -> None:
         self._archive, self._user, self._places = archive, user, places
         self._media = 0
+        self.found = False  # anything about the user
 
     async def write(self, target: Path) -> Exported:
         self._archive.writestr("README.txt", _README)
@@ -195,6 +197,7 @@ class _Archive:
 
     def _write_lines(self, name: str, lines: list[str]) -> None:
         if lines:
+            self.found = True
             text = "".join([f"{line}\n" for line in lines])
             self._archive.writestr(name, text.encode("utf-8", "backslashreplace"))
 
