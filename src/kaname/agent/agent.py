@@ -23,6 +23,7 @@ from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, St
 from ..kernel.scope import Scope
 from ..kernel.view import current_view
 from ..run.afterwards import Afterwards
+from ..run.attach import follow_chunks, stop_run
 from ..run.child import Parent
 from ..run.handoffs.handoff import Team, check_policies, hand_back, join
 from ..run.input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
@@ -458,8 +459,6 @@ class Agent(Generic[OutputT]):
             run_id: The run.
             after: The number of a fact: the chunks of later facts are read. Runs of this process also show their deltas.
         """
-        from ..run.attach import follow_chunks
-
         return follow_chunks(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
@@ -475,8 +474,6 @@ class Agent(Generic[OutputT]):
         Raises:
             RunNotFound: There is no such run.
         """
-        from ..run.attach import stop_run
-
         return await stop_run(self.journal, run_id, reason)
 
     def fork(

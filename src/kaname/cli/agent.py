@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..agent.agent import Agent
-from ..config.build import Config
+from ..config.build import Config, load_config
 from ..core.install import this_command
 from ..kernel.bases import bound_of
 from ..kernel.ports import Model
@@ -240,15 +240,7 @@ def restore_options(args: argparse.Namespace, recipe: Mapping[str, Any], name: s
             setattr(args, how, made.get(how))
         return
     if not isinstance(origin, Mapping) or not is_resumable(recipe):
-        if args.config or args.agent or (args.model and (getattr(args, "tool", None) or not recipe.get("tools"))):
-            return
-        config = config_for(args)  # a program may use the agent of the configuration in this folder
-        if config is None or name not in config.agents or not _has_tools(config.parts(name), recipe):
-            raise config_error(
-                "this run was started by a program: pass its agent (-a FILE.py:NAME), or a model and tools (-c, -m, -t)",
-                "プログラムが開始した実行です。-a FILE.py:名前、またはモデルとツール (-c、-m、-t) を指定してください",
-            )
-        args.agent = name
+        _find_agent(args, recipe, name)
         return
     here = [str(Path(file).resolve()) for file in args.config or []]
     other = bool(here) and here != list(origin.get("config", []))  # another file: use its first agent, unless one is named
@@ -258,6 +250,19 @@ def restore_options(args: argparse.Namespace, recipe: Mapping[str, Any], name: s
             setattr(args, name, origin[name])
 
 
+def _find_agent(args: argparse.Namespace, recipe: Mapping[str, Any], name: str) -> None:
+    """Find the agent of a run that a program started: it may be in the configuration of this folder."""
+    if args.config or args.agent or (args.model and (getattr(args, "tool", None) or not recipe.get("tools"))):
+        return
+    config = config_for(args)
+    if config is None or name not in config.agents or not _has_tools(config.parts(name), recipe):
+        raise config_error(
+            "this run was started by a program: pass its agent (-a FILE.py:NAME), or a model and tools (-c, -m, -t)",
+            "プログラムが開始した実行です。-a FILE.py:名前、またはモデルとツール (-c、-m、-t) を指定してください",
+        )
+    args.agent = name
+
+
 def _has_tools(parts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
     """Return True if an agent of the file can have made this run. Tools of its servers are not known before they start."""
     return bool(parts.get("mcp_servers")) or set(recipe.get("tools", ())) <= set(ToolRegistry(parts["tools"]))
@@ -265,8 +270,6 @@ def _has_tools(parts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
 
 def config_for(args: argparse.Namespace) -> Config | None:
     """Return the configuration: `--config`, or `kaname.yaml` in this folder; None without both."""
-    from ..config.build import load_config
-
     files = args.config or [name for name in FILES if Path(name).is_file()][:1]
     return load_config(*files) if files else None
 

@@ -19,6 +19,7 @@ from ..core.errors import AgentError, nearest
 from ..core.events import Interjected, Opened, Received, ToolStarted
 from ..core.install import this_command
 from ..core.messages import Media
+from ..core.project import user_state
 from ..core.runs import RunInfo
 from ..core.state import what_was_said
 from ..core.values import plain_text
@@ -26,7 +27,8 @@ from ..kernel.load import load, read_run
 from ..kernel.threads import off_loop
 from ..run.request import new_run_id
 from ..run.run import Run
-from .agent import agent_from, input_for, place_options, restore_options
+from ..stores.default import choose
+from .agent import agent_from, input_for, journal_for, place_options, restore_options
 from .main import DONE
 from .messages import say, translate
 from .messages.stops import status_word
@@ -109,9 +111,6 @@ class _Chat:
     async def _begin(self) -> None:
         """Make the agent and show the last exchanges. A session is continued with the agent that it was begun with."""
         if self._args.session:
-            from ..stores.default import choose
-            from .agent import journal_for
-
             journal = choose(journal_for(self._args))
             past = await journal.runs(session=self._session, limit=1)
             if past:
@@ -338,8 +337,6 @@ def _reader(commands: dict[str, Any], ending: Ending) -> Callable[[], Awaitable[
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
-
-    from ..core.project import user_state
 
     history = Path(user_state()) / "history"
     history.parent.mkdir(parents=True, exist_ok=True)

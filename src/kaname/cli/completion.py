@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import EncryptionError
 from ..core.project import FILE, FOLDER, state_path
 from .main import DONE
 from .messages import say
@@ -86,7 +87,6 @@ def _recorded_names(args: argparse.Namespace, query: str) -> Iterator[tuple[str,
 
     from ..config.encryption import apply_encryption_of
     from ..core.encryption.database import open_database
-    from ..core.errors import EncryptionError
 
     config = _file(args)
     place = Path(getattr(args, "journal", None) or _journal(config)).expanduser()

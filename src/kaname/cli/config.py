@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +64,7 @@ def _print_keys(beginnings: list[str], screen: Screen) -> int:
     for path, row in all_keys():
         if beginnings and not path.startswith(tuple(beginnings)):
             continue
-        english = row.get("description", "")
-        message = say(english, row[MORE].japanese or english) if MORE in row else english
-        forms = [one.get("type", "") for one in row.get("anyOf", (row,))]
-        types = dict.fromkeys([name for form in forms for name in ([form] if isinstance(form, str) else form) if name])
-        choices = ", ".join([str(one) for one in row.get("enum", ())])
-        screen.say(f"- `{path}` ({choices or ', '.join(types)}): {message}".removesuffix(": "))
+        screen.say(_describe_key(path, row))
         printed += 1
     if not printed:
         wanted, paths = " ".join(beginnings), [path for path, _ in all_keys()]
@@ -77,6 +73,16 @@ def _print_keys(beginnings: list[str], screen: Screen) -> int:
         message = say(f"no key of kaname.yaml begins with {wanted!r}", f"{wanted!r} で始まるキーは kaname.yaml にありません")
         screen.note(message + translate(hint), "red")
     return DONE if printed else USAGE
+
+
+def _describe_key(path: str, row: Mapping[str, Any]) -> str:
+    """Return the line of a key: its path, its values or types, and its description."""
+    english = row.get("description", "")
+    message = say(english, row[MORE].japanese or english) if MORE in row else english
+    forms = [one.get("type", "") for one in row.get("anyOf", (row,))]
+    types = dict.fromkeys([name for form in forms for name in ([form] if isinstance(form, str) else form) if name])
+    choices = ", ".join([str(one) for one in row.get("enum", ())])
+    return f"- `{path}` ({choices or ', '.join(types)}): {message}".removesuffix(": ")
 
 
 def _mask_secrets(value: Any, name: str = "") -> Any:

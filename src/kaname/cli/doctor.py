@@ -128,16 +128,9 @@ def _model(args: argparse.Namespace) -> list[Finding]:
     """Check the model that would be used now."""
     what = say("model", "モデル")
     found: list[Finding] = [(name, None, told) for name, told in rows()]
-    named = args.model or os.environ.get("KANAME_MODEL")
     try:
-        config = config_for(args)
-        if named is None and config is not None:
-            named = config.agent(args.agent).model or None
-        if named is not None and named != "local":
-            of_file = None if config is None or args.model else config.agent(args.agent).parts()["model"]
-            models = resolve_all(of_file or named.split(","))
-            names = ", ".join([one.name for tier in models for one in tier])
-            return [*found, (what, True, named if isinstance(named, str) else names)]
+        if chosen := _chosen_model(args):
+            return [*found, (what, True, chosen)]
     except AgentError as problem:
         return [*found, (what, False, translate(problem))]
     usable = weights.find_weights() is not None or any(os.environ.get(key) for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
@@ -148,6 +141,21 @@ def _model(args: argparse.Namespace) -> list[Finding]:
         f"まだありません。`{this_command()} models pull` で取得するか、キーを設定してください",
     )
     return [*found, (what, False, none)]
+
+
+def _chosen_model(args: argparse.Namespace) -> str:
+    """Return the name of the model that is chosen by the options, the environment or the file; "" for none or the local one.
+
+    Raises `AgentError` if it cannot be used.
+    """
+    config, named = config_for(args), args.model or os.environ.get("KANAME_MODEL")
+    if named is None and config is not None:
+        named = config.agent(args.agent).model or None
+    if named is None or named == "local":
+        return ""
+    of_file = None if config is None or args.model else config.agent(args.agent).parts()["model"]
+    models = resolve_all(of_file or named.split(","))
+    return named if isinstance(named, str) else ", ".join([one.name for tier in models for one in tier])
 
 
 def check_keys(args: argparse.Namespace) -> list[Finding]:

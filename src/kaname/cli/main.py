@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from .. import __version__
+from ..core.errors import AgentError, ConfigError
 from .messages import say, translate
 from .messages.command import Command
 from .messages.learn_options import LEARNING
@@ -32,8 +33,6 @@ _HOMES |= dict.fromkeys(("workers", "queue", "schedules"), "many.work")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from ..core.errors import AgentError, ConfigError
-
     if "_ARGCOMPLETE" in os.environ:
         import_module("kaname.cli.completion").complete(parser())
     args = _parse(arguments)

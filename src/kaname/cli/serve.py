@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..config.makers import trace_from
 from ..core.install import install_command, this_command
 from ..stores.default import check_server
 from ..tools.loading import object_from
@@ -69,7 +70,6 @@ def _serve(args: argparse.Namespace, screen: Screen) -> int:
 
 
 def _app(args: argparse.Namespace, settings: Mapping[str, Any], host: str, screen: Screen) -> Application:
-    from ..config.makers import trace_from
     from ..designs.orchestrator.orchestrator import agent_behind
     from ..serve.application import app
     from ..serve.users import Users

@@ -14,9 +14,11 @@ from ..core.project import FOLDER
 from ..core.record import field, record
 from ..kernel.ports import Policy
 from ..memory.retention import Keep
-from ..models.registry import resolve
+from ..models.registry import maker, resolve
 from ..run.handoffs.handoff import Named
 from ..stores.places import is_file
+from ..tools.loading import all_tools, object_from
+from ..tools.registry import as_action
 from . import makers
 from .encryption import apply_encryption
 from .keys import PARTS, SYNONYMS, TABLE, check_block, is_place
@@ -71,9 +73,6 @@ class AgentConfig:
 
     def parts(self) -> dict[str, Any]:
         """Return the arguments of `Agent`, except the team. Raises `ConfigError` with all mistakes, each with its line."""
-        from ..tools.loading import all_tools
-        from ..tools.registry import as_action
-
         reading = self.reading or Reading()
         before, where, folder = len(reading.mistakes), ("agents", self.name), Path(self.folder)
 
@@ -85,10 +84,10 @@ class AgentConfig:
         names = frozenset([as_action(tool).name for tool in tools]) if known else None
         making = makers.Making(folder, self.value, names, self.alone, self.cache_path, wrong)
         made: dict[str, list[Any]] = {"tools": tools, "policies": [], "context": [], "stops": []}
-        for name, (parameter, maker) in PARTS.items():
+        for name, (parameter, make_part) in PARTS.items():
             value = self.value.get(name)
             if value or isinstance(value, Mapping):  # {} means: with its defaults
-                made[parameter] += making.make(maker, name)
+                made[parameter] += making.make(make_part, name)
         if self.value.get("approval") and not self.value.get("approve"):
             message = notice("config.approval", "approval says how the tools under approve are asked about, but none is there")
             wrong(("approval",), message)
@@ -141,8 +140,6 @@ class AgentConfig:
         if not named:
             return None
         if is_place(named):
-            from ..tools.loading import object_from
-
             loaded = object_from(named, Path(self.folder))
             return resolve(loaded() if isinstance(loaded, type) else loaded)
         provider, _, rest = named.partition("/")
@@ -151,7 +148,6 @@ class AgentConfig:
         shared = {name: value for name, value in self.providers.get(provider, {}).items() if name != "model"}
         if not shared and not own:
             return f"{provider}/{rest}" if rest else named
-        from ..models.registry import maker
 
         return maker(provider)(*([rest] if rest else []), **{**shared, **own})
 
@@ -280,8 +276,6 @@ def _read_server_files(reading: Reading, folder: Path) -> None:
 
 
 def _look_for_tools(reading: Reading, folder: Path) -> None:
-    from ..tools.loading import all_tools
-
     for name, agent in mapping(mapping(reading.value).get("agents")).items():
         places = mapping(agent).get("tools")
         named = [place for place in places if isinstance(place, str)] if isinstance(places, list) else []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from ..agent.work.schedule import MISSED
+from ..agent.work.schedule import MISSED, make_schedule
 from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
@@ -165,8 +165,6 @@ def _check_encryption(value: Any, wrong: Wrong) -> None:
 
 def _check_work(value: Any, wrong: Wrong, hooks: bool = False) -> None:
     """Check the names and times of schedules, or the names of webhooks: ids of their runs begin with them."""
-    from ..agent.work.schedule import make_schedule
-
     for name, one in value.items():
         given = one if isinstance(one, dict) and not hooks else {"every": "1h"}
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -171,14 +171,11 @@ class Execution:
         expect = case.expect if "stop" in case.expect else {"stop": _COMPLETED, **case.expect}
         if outcome.stop == "failed" and "failed" not in expect["stop"]:
             error = error or str(outcome.last.stop.summary)
-        findings = list[Finding]()
-        if not error:
-            checks = [(check, value) for check, value in expect.items() if check != RUBRIC]
-            findings += [Finding(check, await find_problem(check, value, outcome)) for check, value in checks]
-            if RUBRIC in expect and all(one.passed for one in findings):
-                judgement, cost, error = await self._judge(todo, outcome)
-                findings.append(judgement)
-                spent += cost
+        findings = [] if error else await _findings(expect, outcome)
+        if not error and RUBRIC in expect and all(one.passed for one in findings):
+            judgement, cost, error = await self._judge(todo, outcome)
+            findings.append(judgement)
+            spent += cost
         await self._add(made, findings, outcome, spent, error)
 
     async def _judge(self, todo: _Todo, outcome: CaseOutcome) -> tuple[Finding, Usage, str]:
@@ -227,3 +224,8 @@ def _key(case: Case, number: int, judge: Model | None) -> str:
     plain = _ODD.sub("-", case.name)[:30].strip("-")
     name = case.name if plain == case.name else f"{plain}-{digest(case.name)[:6]}"
     return f"{name}.{number}" + (f".{digest(more)[:6]}" if any(more) else "")
+
+
+async def _findings(expect: Mapping[str, Any], outcome: CaseOutcome) -> list[Finding]:
+    """Return the findings of all checks but the rubric."""
+    return [Finding(check, await find_problem(check, value, outcome)) for check, value in expect.items() if check != RUBRIC]

@@ -11,6 +11,7 @@ from typing import Any
 from .evaluation import Evaluation
 from .files import load_evaluation
 from .results.report import EvalReport
+from .subject import as_agent
 
 
 def as_test(evaluation: Evaluation | str | Path, agent: Any, *, at_least: float = 1.0, **options: Any) -> Callable[..., None]:
@@ -45,8 +46,6 @@ def as_test(evaluation: Evaluation | str | Path, agent: Any, *, at_least: float 
 
 
 async def _run(evaluation: Evaluation, agent: Any, options: dict[str, Any]) -> EvalReport:
-    from .subject import as_agent
-
     subject = agent
     if as_agent(agent) is None and callable(agent) and not _takes_folder(agent):
         subject = agent()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -175,12 +175,7 @@ async def find_report(journal: Journal, wanted: str) -> EvalReport:
     cards, before = list[RunInfo](), 0
     while more := await _cards(journal, before):
         cards, before = cards + more, more[-1].place
-    exact = [one for one in cards if one.run_id == wanted]
-    like = exact or [one for one in cards if one.run_id.startswith((wanted, PREFIX + wanted))]
-    if wanted == "last" and cards:
-        like = [max(cards, key=lambda one: one.updated)]
-    if not like:
-        like = [one for one in cards if wanted in (await read_report(journal, one.run_id, ratings=False)).labels][:1]
+    like = await _find_matches(journal, cards, wanted)
     if not like:
         raise ConfigError.of(
             "eval.not_found", "there is no evaluation {wanted!r}. List them with: kaname eval list", wanted=wanted
@@ -189,6 +184,16 @@ async def find_report(journal: Journal, wanted: str) -> EvalReport:
         listed = ", ".join([one.run_id for one in like[:5]])
         raise ConfigError.of("eval.several", "{wanted!r} matches several evaluations: {listed}", wanted=wanted, listed=listed)
     return await read_report(journal, like[0].run_id)
+
+
+async def _find_matches(journal: Journal, cards: Sequence[RunInfo], wanted: str) -> list[RunInfo]:
+    """Return the evaluations that `wanted` can mean: the last one, by id, by the beginning of the id, or by label."""
+    if wanted == "last":
+        return [max(cards, key=lambda one: one.updated)] if cards else []
+    exact = [one for one in cards if one.run_id == wanted]
+    if like := exact or [one for one in cards if one.run_id.startswith((wanted, PREFIX + wanted))]:
+        return like
+    return [one for one in cards if wanted in (await read_report(journal, one.run_id, ratings=False)).labels][:1]
 
 
 async def _cards(journal: Journal, before: int) -> list[RunInfo]:

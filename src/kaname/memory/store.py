@@ -142,11 +142,7 @@ class Memories(Index):
         vectors = self._embed(text)
         with self._write_transaction():
             known = self._one("same = ? AND ended = 0 AND kind = ?", same, kind)
-            old = self._current(replaces) if replaces else None
-            if old is None and about:
-                old = self._one("about = ? AND ended = 0 AND (kind = 'profile') = ?", about, kind == "profile")
-            if old is not None and (old.kind == "profile") != (kind == "profile"):
-                old = None
+            old = self._predecessor(replaces, about, is_profile=kind == "profile")
             if old is not None and kind == "profile" and run and not old.run:
                 return old  # what a person has set is not changed by what is learnt
             if said is None or later is not None:
@@ -167,6 +163,13 @@ class Memories(Index):
             made_ = self._by_number(number)
         self._search.renew(_RENEWED)
         return made_
+
+    def _predecessor(self, replaces: int, about: str, *, is_profile: bool) -> Remembered | None:
+        """Return the memory that a new one takes the place of: the one with that id, or the one about the same subject."""
+        old = self._current(replaces) if replaces else None
+        if old is None and about:
+            old = self._one("about = ? AND ended = 0 AND (kind = 'profile') = ?", about, is_profile)
+        return old if old is not None and (old.kind == "profile") == is_profile else None
 
     def _embed(self, text: str) -> Any:
         """Return the vectors of a memory and of its sentences: of what it tells, not of what it asks besides, and with "I" for

@@ -19,7 +19,7 @@ from ..core.messages import Media
 from ..core.notices import notice
 from ..core.reading.media_types import UNKNOWN, WrongMediaType, checked_type, contradiction, read_regular, type_of
 from ..core.record import replace
-from .process.client import SenseError
+from .process.client import SenseError, worker
 
 Source = Media | bytes | str | Path
 MOST_BYTES = 50_000_000
@@ -71,8 +71,6 @@ async def _open(source: Source, most: int) -> Media:
 
 async def _second_look(content: bytes, mime: str, name: str) -> str:
     """Ask a model what binary data is, if its first bytes are not known. Raises `WrongMediaType` for a contradiction."""
-    from .process.client import worker
-
     try:
         found, _ = await worker("decoding").do("identify", [content[:_LOOKED_AT]])
     except SenseError:

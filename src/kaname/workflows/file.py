@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -99,38 +100,51 @@ def read_workflow(
     reading.read(path, text)
     if reading.mistakes:
         reading.raise_all()
-    given, faulty = _well_formed(reading)
+    content, faulty = _well_formed(reading)
     agents = options.get("agents") or {}
     own = {name: value for name, value in options.items() if name != "agents"}
-    found = all_tools(given.get("tools") or [], path.parent, lambda n, told: reading.wrong(("workflow", "tools", str(n)), told))
-    named = {"name": _name(given, path), "params": given.get("params"), "description": given.get("description", "")}
-    given_tools = [*tools]
-    taken = {as_action(one).name for one in given_tools}
-    found = [one for one in found if as_action(one).name not in taken]  # those of the file that has led here go first
-    try:
-        made = make(tools=[*given_tools, *found], **named, max_parallel=given.get("max_parallel", 16), **own)
-    except ConfigError as problem:
-        reading.wrong(("workflow", "max_parallel" if "max_parallel" in str(problem) else "tools"), str(problem))
-        reading.raise_all()
-        raise
+    made = _make(content, reading, path, [*tools], partial(make, **own))
     builder = _Builder(made, reading, path, agents, (*above, path.resolve()), make, own)
-    places = dict[str, Where]()
-    for number, step in enumerate(given["steps"]):
-        where: Where = ("workflow", "steps", str(number))
-        wrong = faulty.get(str(number), set())
-        left = {key: value for key, value in step.items() if key not in wrong} if isinstance(step, Mapping) else {}
-        if "" not in wrong and isinstance(left.get("name"), str) and builder.step(left, where):
-            places[left["name"]] = where
-        elif isinstance(left.get("name"), str):
-            made.add(Task(left["name"], Use(ASK, {"question": ""})))  # it is there, for those that speak of it
-            places[left["name"]] = ()
-    made.promise(builder.read_template(given["outputs"], ("workflow", "outputs")) if "outputs" in given else None)
+    places = _add_steps(builder, made, content["steps"], faulty)
+    made.promise(builder.read_template(content["outputs"], ("workflow", "outputs")) if "outputs" in content else None)
     for one in made.problems():
         if places.get(one.task, ("workflow",)):
             reading.wrong(_place(one, places), one.text)
     reading.raise_all()
     made.origin = {"workflow": str(path.resolve())} if text is None else {}
     return made
+
+
+def _make(content: Mapping[str, Any], reading: Reading, path: Path, tools: list[Any], make: Callable[..., BuiltT]) -> BuiltT:
+    """Make the workflow without its steps. Tools of the file that has led to this one go before tools of the same name."""
+    taken = {as_action(one).name for one in tools}
+    listed = content.get("tools") or []
+    own = all_tools(listed, path.parent, lambda number, problem: reading.wrong(("workflow", "tools", str(number)), problem))
+    named = {"name": _name(content, path), "params": content.get("params"), "description": content.get("description", "")}
+    every = [*tools, *[one for one in own if as_action(one).name not in taken]]
+    try:
+        return make(tools=every, **named, max_parallel=content.get("max_parallel", 16))
+    except ConfigError as problem:
+        reading.wrong(("workflow", "max_parallel" if "max_parallel" in str(problem) else "tools"), str(problem))
+        reading.raise_all()
+        raise
+
+
+def _add_steps(builder: _Builder, made: Built, steps: Iterable[Any], faulty: Mapping[str, set[str]]) -> dict[str, Where]:
+    """Add the steps, and return the place of each; () for a faulty step, which is added for others that reference it."""
+    places = dict[str, Where]()
+    for number, step in enumerate(steps):
+        where: Where = ("workflow", "steps", str(number))
+        wrong = faulty.get(str(number), set())
+        left = {key: value for key, value in step.items() if key not in wrong} if isinstance(step, Mapping) else {}
+        if not isinstance(name := left.get("name"), str):
+            continue
+        if "" not in wrong and builder.step(left, where):
+            places[name] = where
+        else:
+            made.add(Task(name, Use(ASK, {"question": ""})))
+            places[name] = ()
+    return places
 
 
 def name_in(path: Path) -> str:

@@ -109,17 +109,21 @@ def _print_table(runs: Sequence[RunInfo], screen: Screen) -> dict[str, str]:
     head += "{} {}  ".format(*[" " * (8 - width(one)) + one for one in figures]) if wide else ""
     screen.note(head + say("task", "内容"))
     for one in runs:
-        money = "?" if one.cost is None else f"${one.cost:.4f}"
         shown = f"└ {one.agent}" if one.parent else ids[one.run_id]
         if not one.parent and width(shown) > column:  # on a line of its own: it can be copied, and the task still has room
             screen.say(shown)
             shown = ""
-        name = pad(shown, column)
-        left = f"{name}  {short_time(one.created)}  {pad(status_word(one.status), 11)} "
-        left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
-        room = columns() - width(left) - 1
-        screen.say(left + (pad(one.title or _fork_of(one), room).rstrip() if room > 8 else ""))
+        screen.say(_row(one, pad(shown, column), wide=wide))
     return ids
+
+
+def _row(one: RunInfo, name: str, *, wide: bool) -> str:
+    """Return the line of a run. `wide`: with its tokens and its cost."""
+    money = "?" if one.cost is None else f"${one.cost:.4f}"
+    left = f"{name}  {short_time(one.created)}  {pad(status_word(one.status), 11)} "
+    left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
+    room = columns() - width(left) - 1
+    return left + (pad(one.title or _fork_of(one), room).rstrip() if room > 8 else "")
 
 
 async def _print_resume_command(journal: Journal, runs: Sequence[RunInfo], args: argparse.Namespace, screen: Screen) -> None:

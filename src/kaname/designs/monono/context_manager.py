@@ -29,6 +29,7 @@ from ...tools.database.engines.base import QueryFailed
 from ...tools.database.statement import StatementRefused
 from ...tools.database.tool import DatabaseTool
 from ...tools.search.pipeline import RAGPipeline
+from ...tools.search.tokenize import query_terms, terms
 
 _LEAST, _APART = 0.3, 0.2  # scores of passages that are worth telling; by trial
 _PASSAGE, _ROW = 1_200, 600  # characters
@@ -204,8 +205,6 @@ class ContextManager(Memory):
 
     def _fit(self, context: Mapping[str, Any], query: str) -> dict[str, Any]:
         """Return as many entries as there is room for, those that share words with the query first, in their order."""
-        from ...tools.search.tokenize import query_terms, terms  # its patterns take a while to be made
-
         wanted, room, kept, texts = set(query_terms(query)), self._tokens, set[str](), dict[str, str]()
         for key, value in context.items():
             with suppress(TypeError, ValueError, RecursionError):  # what is not JSON: `save` says so

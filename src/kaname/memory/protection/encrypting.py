@@ -65,17 +65,8 @@ def _each(places: DataPlaces, old: MasterKey, new: MasterKey | None) -> Iterator
     for path in [*places.databases(), *beside, *copies]:
         if places.memory is not None and path.parent == places.memory:
             path = _rename(path, old, hidden=new is not None)
-        rewrite = None
         if places.journal is not None and path in (places.journal, *copies):
-            keys = UserKeys(places.journal, new or old)
-            if new is None:
-                rewrite = partial(unseal_all, keys=keys)
-            elif is_plain(path):
-                rewrite = partial(seal_all, keys=keys)
-            try:
-                done = convert(path, old, new, rewrite)
-            finally:
-                keys.close()
+            done = _convert_journal(path, places.journal, old, new)
         elif new is None and places.journal is not None and path == files_of(places.journal)[1]:
             continue  # it is still needed to decrypt the journal
         elif places.journal is not None and path in (files_of(places.journal)[2], *beside):
@@ -84,6 +75,19 @@ def _each(places: DataPlaces, old: MasterKey, new: MasterKey | None) -> Iterator
             done = convert(path, old, new)
         if done:
             yield path
+
+
+def _convert_journal(path: Path, journal: Path, old: MasterKey, new: MasterKey | None) -> bool:
+    """Convert a journal or its copy: rows of users are sealed with their keys, or unsealed."""
+    keys, rewrite = UserKeys(journal, new or old), None
+    if new is None:
+        rewrite = partial(unseal_all, keys=keys)
+    elif is_plain(path):
+        rewrite = partial(seal_all, keys=keys)
+    try:
+        return convert(path, old, new, rewrite)
+    finally:
+        keys.close()
 
 
 def _convert_media(path: Path, journal: Path, old: MasterKey, new: MasterKey | None) -> bool:

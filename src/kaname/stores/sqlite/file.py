@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.encryption.database import PlainConnection, open_database
+from ...core.encryption.user_keys import user_keys
 from ...core.errors import JournalError
 from ...core.project import write_ahead
 from ..refusals import removed_text
@@ -88,8 +89,6 @@ class JournalFile:
         try:
             add_functions(connection, self._executes, self.is_alive)
             if self.keys is None and not isinstance(connection, PlainConnection):
-                from ...core.encryption.user_keys import user_keys
-
                 self.keys = user_keys(self.path)
             if self._files is None:
                 _check_indexes(connection, self.path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.codec import decode_body
+from ...core.encryption.user_keys import ErasedKey
 from ...core.errors import JournalCorrupt, JournalError, RunNotFound, RunSuperseded
 from ...core.events import Event, Fact, Opened
 from ...core.notices import notice
@@ -107,7 +108,6 @@ def facts(
 
 def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
     """Decrypt a fact and add its media. If the key of its user was destroyed, return what stands in its place."""
-    from ...core.encryption.user_keys import ErasedKey
     from .sealing import fact_place, unseal
 
     try:
@@ -120,7 +120,6 @@ def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fac
 def open_text(path: Path, run: str, text: str, place: str) -> str:
     """Return a text that `stored_text` made, with its media; an empty one if the key of its user was destroyed."""
     if text[:1] == SEALED:
-        from ...core.encryption.user_keys import ErasedKey
         from .sealing import unseal
 
         try:

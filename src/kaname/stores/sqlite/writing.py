@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.runs import RunInfo
 from ...kernel.ports import Turn
+from ..inbox import take_messages
 from ..journal import RunHold
 from ..rows import CARD, fact_sum, messages_in
+from .database import run_steps
+from .media import media_of
 
 if TYPE_CHECKING:
     from .sealing import Seal
@@ -42,9 +45,6 @@ class SqliteHold(RunHold):
     def write(self, connection: sqlite3.Connection, rows: list[tuple[Any, ...]], path: Path) -> None:
         """Write facts, and note them in the order of all changes. Their media are stored first, next to the journal."""
         if said := messages_in(rows):
-            from ..inbox import take_messages
-            from .database import run_steps
-
             run_steps(connection, partial(take_messages, said))
         for place, row in enumerate(rows):
             if _MEDIA in row[5]:
@@ -53,8 +53,6 @@ class SqliteHold(RunHold):
         connection.execute(_MOVE, (rows[0][0], rows[0][1], rows[-1][1]))
 
     def _without_media(self, row: tuple[Any, ...], path: Path) -> tuple[Any, ...]:
-        from .media import media_of
-
         run, seq, time, agent, kind, body, _ = row
         body = media_of(path).detach(run, body, None if self.seal is None else self.seal.key)
         return run, seq, time, agent, kind, body, fact_sum(run, seq, time, agent, kind, body)
