@@ -476,3 +476,18 @@ async def test_replay_without_the_policy_that_asked_is_not_the_same(answer):
     assert not careless.same
     assert "Asked" in careless.difference.recorded
     assert ran == ([5] if answer == "yes" else [])
+
+
+async def test_fork_of_a_waiting_run_replays():
+    @tool(effect="irreversible")
+    def pay(yen: int) -> str:
+        """Pay."""
+        return "paid"
+
+    agent = Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], policies=[Approve("pay")], journal="memory")
+    waiting = await agent.run("Pay.")
+    fork = await agent.fork(waiting.run_id)
+    assert (await agent.replay(fork.run_id)).same
+    await agent.resume(fork.run_id, dict.fromkeys(fork.questions, "yes"))
+    replay = await agent.replay(fork.run_id)
+    assert replay.same, str(replay)

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import unified_diff
-from itertools import groupby, takewhile, zip_longest
+from itertools import groupby, zip_longest
 from typing import Any, cast
 
 from ..core.codec import dump, encode_body
@@ -411,8 +411,14 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
 
 
 def _opening(events: Sequence[Event]) -> list[Any]:
-    """Return the facts with which a run begins."""
-    return [event.body for event in takewhile(lambda event: _opens(event.body), events)]
+    """Return the facts with which a run begins. A fork begins with the open questions of the run from which it goes on."""
+    found: list[Any] = []
+    for event in events:
+        asks = isinstance(event.body, Asked) and found and not any(isinstance(body, Received) for body in found)
+        if not asks and not _opens(event.body):
+            break
+        found.append(event.body)
+    return found
 
 
 def _opens(body: Any) -> bool:
