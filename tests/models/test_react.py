@@ -12,7 +12,7 @@ from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, 
 from kaname.models.prompted.react.model import TextOnly, reply_by_text
 from kaname.models.prompted.react.parse import ReplyReading, read_reply, reading_of
 from kaname.models.prompted.react.sections import Sections
-from tests.properties import tries
+from tests.properties import nightly, tries
 
 CASES = [
     json.loads(line) for line in (Path(__file__).parents[1] / "corpora" / "react_replies.jsonl").read_text("utf-8").splitlines()
@@ -81,7 +81,7 @@ def test_what_streams_is_the_beginning_of_the_answer(case, sizes):
     assert is_beginning(*streamed(case["reply"], sizes), reading, tools_of(case), careful_of(case))
 
 
-@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize("size", [3, *nightly(1, 10_000)])
 def test_all_of_the_corpus_streams_as_it_is_read(size):
     wrong = []
     for case in CASES:
@@ -108,7 +108,7 @@ async def shown_of(text, tools, size):
     return "".join([p for p, kind in out if kind == "text"]), "".join([p for p, kind in out if kind == "thinking"]), reply
 
 
-@pytest.mark.parametrize("size", [1, 4, 10_000])
+@pytest.mark.parametrize("size", [4, *nightly(1, 10_000)])
 async def test_the_text_that_was_streamed_is_the_whole_answer_in_the_end(size):
     wrong = []
     for case in CASES:

@@ -26,6 +26,7 @@ from kaname.models.prompted.react.parse import read_reply
 from kaname.models.prompted.react.sections import Sections, label_of, may_become_label
 from kaname.testing.wire import WireServer, reply, status
 from tests.models.test_react import CASES, TOOLS, shown_of
+from tests.properties import nightly
 
 RUNS = {
     **{f"a run of {mark!r}": lambda n, mark=mark: mark * n for mark in "*_- 1#\n`[](){}\"'<|:>・\t\r"},
@@ -87,7 +88,7 @@ def work(text):
     return count
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [*RUNS][:2] + nightly(*[*RUNS][2:]))
 def test_four_times_the_text_is_at_most_four_times_the_work(name):
     began = time.monotonic()
     small, large = work(RUNS[name](1_000)), work(RUNS[name](4_000))
