@@ -170,7 +170,7 @@ def pytest_xdist_make_scheduler(config, log):
                 return "the local model"
             if "tests/senses/test_heard" in nodeid:
                 return "speech"
-            if "litellm" in nodeid.lower():
+            if "litellm" in nodeid.lower() or nodeid.startswith("tests/designs/test_b_"):  # its model is LiteLLM's
                 return "LiteLLM"
             if nodeid.startswith("tests/page/"):
                 return "the page"  # in one browser

@@ -6,8 +6,11 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 from kaname import Agent, ScriptedModel, SqliteJournal, call, tool
 from tests import warm
+from tests.properties import nightly
 
 
 def script(request):
@@ -33,13 +36,14 @@ async def check(journal, names, results):
         assert recorded[1].body.message.text == name
 
 
-async def test_a_thousand_runs_at_once_on_one_file(tmp_path):
+@pytest.mark.parametrize("count", [250, *nightly(1000)])
+async def test_many_runs_at_once_on_one_file(tmp_path, count):
     journal = SqliteJournal(tmp_path / "journal.db")
     agent = Agent(ScriptedModel(script), [echo], journal=journal)
-    names = [f"task {n}" for n in range(1000)]
+    names = [f"task {n}" for n in range(count)]
     results = await asyncio.gather(*[agent.run(name) for name in names])
     await check(journal, names, results)
-    assert len(await journal.runs(status="completed", limit=2000)) == 1000
+    assert len(await journal.runs(status="completed", limit=2000)) == count
     await journal.close()
 
 

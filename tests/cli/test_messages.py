@@ -1,6 +1,7 @@
 """English or Japanese: the terminal translates by code what the rooms below say in English."""
 
 import ast
+import gc
 import json
 import re
 from collections import defaultdict
@@ -44,8 +45,12 @@ def in_japanese(monkeypatch):
 def nodes():
     """Every class, import and call of the source, with its file."""
     kinds = (ast.ClassDef, ast.ImportFrom, ast.Call)
-    trees = [(path, ast.parse(path.read_text("utf-8"))) for path in SOURCE.rglob("*.py")]
-    return [(path, node) for path, tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
+    gc.disable()  # a million nodes, which all stay: looking for garbage among them takes as long as all else
+    try:
+        trees = [(path, ast.parse(path.read_text("utf-8"))) for path in SOURCE.rglob("*.py")]
+        return [(path, node) for path, tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
+    finally:
+        gc.enable()
 
 
 def notices():

@@ -44,6 +44,7 @@ from kaname.memory.protection.erasing import erase_user
 from kaname.memory.protection.places import DataPlaces
 from kaname.memory.retention import Keep, prune
 from kaname.run.figures import rate
+from tests.properties import nightly
 from tests.protection.evaluated import SECRETS, evaluate_words
 
 
@@ -498,9 +499,11 @@ def simulate(random_, before, after, cases, repeat=3):
     ("name", "target", "guard", "right"),
     [
         ("helps", (0.4, 0.7), (0.8, 0.8), {"helps"}),
-        ("does nothing", (0.4, 0.4), (0.8, 0.8), {"not shown", "too few"}),
-        ("harms what it is about", (0.6, 0.3), (0.8, 0.8), {"harms"}),
-        ("harms the others", (0.4, 0.7), (0.8, 0.5), {"harms"}),
+        *nightly(
+            ("does nothing", (0.4, 0.4), (0.8, 0.8), {"not shown", "too few"}),
+            ("harms what it is about", (0.6, 0.3), (0.8, 0.8), {"harms"}),
+            ("harms the others", (0.4, 0.7), (0.8, 0.5), {"harms"}),
+        ),
     ],
 )
 def test_lesson_is_decided_right_in_90_of_100_simulations(name, target, guard, right):

@@ -27,6 +27,7 @@ from kaname.core.errors import JournalError
 from kaname.core.messages import ModelReply, assistant
 from tests import warm
 from tests.parts import add, adding, until
+from tests.properties import nightly
 
 NO_LIMITS = max_steps(None) | no_repeats(None) | per_tool(None)
 
@@ -157,7 +158,8 @@ async def test_subscribers_may_begin_anywhere():
         assert numbered(chunks)
 
 
-async def test_a_thousand_readers_come_go_stall_and_come_back(tmp_path):
+@pytest.mark.parametrize("count", [200, *nightly(1000)])
+async def test_many_readers_come_go_stall_and_come_back(tmp_path, count):
     journal = SqliteJournal(tmp_path / "journal.db")
     agent = talking(journal, turns=20, words=100, pace=0.0005)
     run = agent.run("go").detach()
@@ -184,7 +186,7 @@ async def test_a_thousand_readers_come_go_stall_and_come_back(tmp_path):
         if list(dict.fromkeys(seen)) != list(range(1, after + 1)):
             lost.append(number)
 
-    await asyncio.gather(*[read(number) for number in range(1000)])
+    await asyncio.gather(*[read(number) for number in range(count)])
     assert (await run).output == "done"
     assert lost == []
     await journal.close()

@@ -13,6 +13,7 @@ from kaname.core.codec import encode
 from kaname.core.errors import JournalCorrupt
 from kaname.kernel.load import load
 from tests.parts import add
+from tests.properties import nightly
 
 
 async def written(path):
@@ -60,11 +61,12 @@ def damage(path, seed):
     path.write_bytes(content)
 
 
-async def test_random_damage_gives_a_clear_error_or_the_right_data(tmp_path):
+@pytest.mark.parametrize("count", [50, *nightly(200)])
+async def test_random_damage_gives_a_clear_error_or_the_right_data(tmp_path, count):
     truth = await written(tmp_path / "whole.db")
     whole = (tmp_path / "whole.db").read_bytes()
     told, right = 0, 0
-    for seed in range(200):
+    for seed in range(count):
         path = tmp_path / "damaged.db"
         path.write_bytes(whole)
         damage(path, seed)
@@ -83,7 +85,7 @@ async def test_random_damage_gives_a_clear_error_or_the_right_data(tmp_path):
         for ending in ("", "-wal", "-shm"):
             if os.path.exists(f"{path}{ending}"):
                 os.unlink(f"{path}{ending}")
-    assert told > 100, (told, right)
+    assert told > count / 2, (told, right)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ import pytest
 
 from kaname import Agent
 from kaname.core.messages import Message, ModelReply, Text, ToolCall
-from tests.properties import nightly
 
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.filterwarnings("ignore:Omitting `issuer`")]
 
@@ -127,7 +126,8 @@ async def door(path):
         yield
 
 
-@pytest.mark.parametrize("revision", ["2026-07-28", *nightly("2025-11-25")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
 async def test_conformance(revision, suite, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     knock = f"{sys.executable} -S -E {Path(__file__).parent.parent / 'mcp_servers' / 'knock.py'} {tmp_path / 'door'}"

@@ -49,7 +49,9 @@ async def test_worker_starts_a_database_of_its_own_and_keeps_its_runs_for_the_ne
 def _start(folder):
     command = [sys.executable, "-c", "import sys; from kaname.cli.main import main; sys.exit(main())"]
     command += ["worker", "--embedded", "-a", "app:agent"]
-    path = os.pathsep.join([one for one in os.environ["PATH"].split(os.pathsep) if not one.endswith("/sbin")])  # of a plain user
+    path = os.pathsep.join(
+        [one for one in os.environ["PATH"].split(os.pathsep) if not one.endswith("/sbin")]
+    )  # of a plain user
     environment = {**os.environ, "PATH": path}
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 

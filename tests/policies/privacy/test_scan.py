@@ -11,7 +11,7 @@ from kaname import ConfigError, sanitize_data
 from kaname.policies.content.privacy.kinds import KINDS, DataForm, built_in
 from kaname.policies.content.privacy.scan import DataStream, find
 from kaname.policies.content.privacy.values import mask, replace_found
-from tests.properties import tries
+from tests.properties import nightly, tries
 
 FOUND = {
     "email": ["連絡先はa.b@example.comです", "mailto:'o.k@mail.example.co.jp'", "ａ．ｂ＠example.comへ", "x?m=a%40example.net"],
@@ -108,9 +108,10 @@ def test_phone_number_with_an_extension_or_a_prefix_for_abroad_is_found_as_a_who
 
 
 @pytest.mark.slow
-def test_stream_cut_at_every_place_shows_what_the_whole_text_shows():
+@pytest.mark.parametrize("step", [4, *nightly(1)])
+def test_stream_cut_at_every_place_shows_what_the_whole_text_shows(step):
     lines = [line for line in WHOLE.split("\n") if line]
-    for text in [f"{one}。{other}" for one, other in pairwise(lines)]:
+    for text in [f"{one}。{other}" for one, other in pairwise(lines)][::step]:
         expected = masked(text)
         for cut in range(1, len(text)):
             assert streamed(text, [cut]) == expected, (text, cut)
