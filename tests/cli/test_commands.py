@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kaname.cli.main import parser
+from kaname.cli.parser import parser
 from kaname.cli.terminal.screen import pad, truncate, width
 from tests import warm
 from tests.cli.parsers import subcommands
@@ -273,7 +273,7 @@ def test_a_conversation_over_a_pipe(terminal):
 
 
 def test_help_is_quick_and_loads_little(terminal):
-    code = "import sys; from kaname.cli.main import parser; parser().format_help(); heavy = {'asyncio', 'pydantic', 'aiohttp', 'msgspec', 'prompt_toolkit', 'sqlite3'} & set(sys.modules); assert not heavy, heavy"
+    code = "import sys; from kaname.cli.parser import parser; parser().format_help(); heavy = {'asyncio', 'pydantic', 'aiohttp', 'msgspec', 'prompt_toolkit', 'sqlite3'} & set(sys.modules); assert not heavy, heavy"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

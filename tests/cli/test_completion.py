@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from kaname import Agent, ScriptedModel
-from kaname.cli.main import main, parser
+from kaname.cli.main import main
+from kaname.cli.parser import parser
 from tests.cli.parsers import actions, subcommands
 from tests.parts import SOURCE, typed_into
 
@@ -21,7 +22,7 @@ YAML = "agents: {clerk: {model: scripted/x, tools: [nowhere.py]}, cook: {model: 
 ASK = """
 import io, json, os, sys
 from kaname.cli.completion import complete
-from kaname.cli.main import parser
+from kaname.cli.parser import parser
 os.environ |= {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_SHELL": "bash", "_ARGCOMPLETE_IFS": "\\n", "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
 answers = []
 for typed in json.load(sys.stdin):

@@ -28,10 +28,11 @@ from ..kernel.threads import off_loop
 from ..run.request import new_run_id
 from ..run.run import Run
 from ..stores.default import choose
-from .agent import agent_from, input_for, journal_for, place_options, restore_options
+from .agent import agent_from, input_for, restore_options
 from .main import DONE
 from .messages import say, translate
 from .messages.stops import status_word
+from .place import journal_for, place_options
 from .terminal.attachments import attach_files, from_clipboard
 from .terminal.chunks import Show
 from .terminal.questions import ask_yes_no, can_ask, resume_with_answers

@@ -16,9 +16,9 @@ from ..core.errors import did_you_mean, nearest
 from ..core.install import this_command
 from ..models.http.keys import keys_at_first_call
 from ..workflows.configured import configured_workflows
-from .agent import FILES
 from .main import DONE, USAGE
 from .messages import japanese, say, translate
+from .place import FILES
 from .terminal.screen import Screen
 
 _SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.IGNORECASE)

@@ -23,11 +23,12 @@ from ..models.registry import resolve_all
 from ..stores.default import choose
 from ..stores.places import is_file, shown_place
 from ..stores.sqlite import SqliteJournal
-from .agent import agent_from, config_for, journal_place
+from .agent import agent_from
 from .last import take_last
 from .main import DONE, FAILED
 from .messages import say, translate
 from .models import rows
+from .place import config_for, journal_place
 from .terminal.screen import Screen, pad
 
 Finding = tuple[str, bool | None, str]  # name, good or bad (None: neither), text

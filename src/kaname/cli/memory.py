@@ -18,10 +18,10 @@ from ..memory.memory import Memory
 from ..memory.store import Memories, Remembered
 from ..stores.default import choose
 from ..stores.places import is_file
-from .agent import agent_name, config_for, journal_place, programs_agent
 from .last import take_last
 from .main import DONE, FAILED
 from .messages import config_error, many, say
+from .place import agent_name, config_for, journal_place, programs_agent
 from .terminal.questions import confirm
 from .terminal.screen import Screen
 from .terminal.signals import run_to_the_end

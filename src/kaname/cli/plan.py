@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from .agent import orchestrator_from, place_options
+from .agent import orchestrator_from
 from .messages import config_error
+from .place import place_options
 from .run import follow
 from .terminal.screen import Screen
 from .terminal.signals import run_to_the_end

@@ -16,10 +16,11 @@ from ..core.messages import Media
 from ..core.values import plain_text
 from ..run.result import Result, settle
 from ..run.run import Run
-from .agent import agent_from, input_for, place_options, programs_workflow, take_workflow
+from .agent import agent_from, input_for, take_workflow
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translate
 from .messages.stops import stop_words
+from .place import place_options, programs_workflow
 from .terminal.attachments import attach_files, check_files
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers

@@ -15,10 +15,11 @@ from ..config.makers import trace_from
 from ..core.install import install_command, this_command
 from ..stores.default import check_server
 from ..tools.loading import object_from
-from .agent import agent_from, config_for, journal_place, origin_of_program
+from .agent import agent_from, origin_of_program
 from .last import remember
 from .main import DONE, USAGE
 from .messages import config_error, say
+from .place import config_for, journal_place
 from .terminal.screen import Screen
 
 if TYPE_CHECKING:

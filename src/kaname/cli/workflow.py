@@ -15,9 +15,10 @@ from ..stores.default import choose
 from ..workflows import draw
 from ..workflows.file import SCHEMA
 from ..workflows.workflow import Workflow
-from .agent import journal_for, place_options, programs_workflow, restore_options, take_workflow, workflow_from
+from .agent import restore_options, take_workflow, workflow_from
 from .main import DONE
 from .messages import config_error, many, say, translate
+from .place import journal_for, place_options, programs_workflow
 from .records.runs import find
 from .run import follow
 from .terminal.questions import parse_answers

@@ -10,6 +10,7 @@ from time import time
 from typing import TypeGuard
 
 from .errors import ConfigError
+from .reading.lazy_regex import lazy_regex
 
 _WORDS = {
     0.001: ("ms",),
@@ -20,11 +21,11 @@ _WORDS = {
 }
 UNITS = {word: value for value, words in _WORDS.items() for word in words}
 """Names of units of time, in lower case, and their seconds."""
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")  # of seconds
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
-_COUNT = re.compile(r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:_\d+)*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)  # not 5,00
-_MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:usd)?", re.IGNORECASE)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_NUMBER = lazy_regex(r"\d+(?:\.\d+)?")  # of seconds
+_PART = lazy_regex(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_COUNT = lazy_regex(r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:_\d+)*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)  # not 5,00
+_MONEY = lazy_regex(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:usd)?", re.IGNORECASE)
+_SIZE = lazy_regex(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
 
 def is_whole(value: object, least: float = -inf, most: float = inf) -> TypeGuard[int]:

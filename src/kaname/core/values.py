@@ -8,10 +8,11 @@ from collections.abc import Callable, Hashable, Mapping
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 from typing import Any, Literal
 
+from .reading.lazy_regex import lazy_regex
 from .reading.lenient_json import lenient_json
 
-_LANGUAGE = re.compile(r"[\w-]*[ \t]*\n|json\b", re.IGNORECASE)
-_FENCED = re.compile(r"```[\w-]*\n(.*?)\n```", re.DOTALL)
+_LANGUAGE = lazy_regex(r"[\w-]*[ \t]*\n|json\b", re.IGNORECASE)
+_FENCED = lazy_regex(r"```[\w-]*\n(.*?)\n```", re.DOTALL)
 
 
 OutputMode = Literal["native", "tool", "prompted"]
@@ -119,7 +120,7 @@ def identity_text(key: Hashable) -> str:
     raise TypeError(f"{type(key).__name__} is not JSON")
 
 
-_ESCAPES = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u[0-9a-fA-F]{4})+)")
+_ESCAPES = lazy_regex(r"(?<!\\)((?:\\\\)*)((?:\\u[0-9a-fA-F]{4})+)")
 
 
 def unescape_json(text: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,9 +14,10 @@ from typing import Any
 
 from ..core.errors import ConfigError
 from ..core.messages import Usage
+from ..core.reading.lazy_regex import lazy_regex
 from ..core.record import defaults, record
 
-_DATED = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8})$")
+_DATED = lazy_regex(r"-(\d{4}-\d\d-\d\d|\d{8})$")
 
 
 @record

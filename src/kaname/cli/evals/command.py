@@ -21,11 +21,12 @@ from ...evals.results.report import CaseAttempt, EvalReport
 from ...evals.subject import as_agent
 from ...stores.default import choose
 from ...tools.loading import object_from
-from ..agent import agent_from, journal_place, note_place, place_options, programs_workflow, take_workflow, workflow_from
+from ..agent import agent_from, take_workflow, workflow_from
 from ..last import take_last
 from ..main import DONE, FAILED, USAGE
 from ..messages import config_error, say, translate
 from ..messages.usage import likely
+from ..place import journal_place, note_place, place_options, programs_workflow
 from ..records.runs import find
 from ..terminal.screen import Screen, columns, truncate
 from ..terminal.signals import run_to_the_end

@@ -14,9 +14,9 @@ from ...memory.lessons.book import Lesson, LessonBook
 from ...memory.lessons.history import PastRun, read_history
 from ...memory.lessons.patterns import find_patterns, group_failures
 from ...memory.lessons.propose import learn_lessons
-from ..agent import agent_name, note_place
 from ..main import DONE
 from ..messages import config_error, many, say, translate
+from ..place import agent_name, note_place
 from ..records.reading import on_journal
 from ..terminal.screen import Screen
 from .command import AttemptBar, load_file, subject_for

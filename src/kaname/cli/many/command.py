@@ -14,9 +14,10 @@ from ...agent.agent import Agent
 from ...core.codec import digest
 from ...core.install import this_command
 from ...run.many.map import Map, MapInput
-from ..agent import agent_from, input_for, place_options
+from ..agent import agent_from, input_for
 from ..main import DONE, FAILED, USAGE, WAITING
 from ..messages import config_error, many, say
+from ..place import place_options
 from ..terminal.screen import Screen, columns, truncate
 from ..terminal.signals import run_to_the_end
 from .files import Line, Results, check_lines, read_lines

@@ -8,10 +8,10 @@ from datetime import datetime
 from ...agent.work.overview import list_queue, list_schedules, list_workers, retry_run, steer_schedule
 from ...core.errors import ConfigError
 from ...kernel.ports import Journal
-from ..agent import config_for, note_place
 from ..last import take_last
 from ..main import DONE
 from ..messages import config_error, say, translate
+from ..place import config_for, note_place
 from ..records.reading import on_journal, print_list
 from ..terminal.screen import Screen
 from ..terminal.signals import run_to_the_end

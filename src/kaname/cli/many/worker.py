@@ -25,10 +25,11 @@ from ...stores.default import check_server, choose
 from ...stores.places import is_server, shown_place
 from ...tools.loading import object_from
 from ...workflows.configured import configured_parts
-from ..agent import agent_from, config_for, journal_place, origin_of_program
+from ..agent import agent_from, origin_of_program
 from ..last import remember
 from ..main import DONE
 from ..messages import config_error, say
+from ..place import config_for, journal_place
 from ..terminal.screen import Screen
 
 

@@ -6,11 +6,10 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from gettext import gettext
-from shutil import get_terminal_size
 from typing import Any, NoReturn
 
+from ...core.people.columns import terminal_width, wrap_line
 from ...core.people.columns import width as columns
-from ...core.people.columns import wrap_line
 from . import japanese, say
 
 _WORDS = {
@@ -38,7 +37,7 @@ class Help(argparse.HelpFormatter):
 
     def __init__(self, prog: str) -> None:
         wider = columns(_WORDS["usage: "]) - len(_WORDS["usage: "]) if japanese() else 0
-        super().__init__(prog, width=get_terminal_size().columns - 2 - wider)
+        super().__init__(prog, width=terminal_width() - 2 - wider)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return list(wrap_line(" ".join(text.split()), width))

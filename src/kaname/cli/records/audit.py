@@ -12,10 +12,10 @@ from ...serve.access.auditor import audit_in, require_audit
 from ...stores.audit.chain import AuditEntry
 from ...stores.audit.facts import FactFollower
 from ...stores.audit.log import AuditLog
-from ..agent import config_for, journal_place
 from ..last import take_last
 from ..main import DONE, FAILED
 from ..messages import say, translate
+from ..place import config_for, journal_place
 from ..terminal.screen import Screen
 
 _SHOWN = 100  # entries of a list, unless -n says otherwise

@@ -7,8 +7,8 @@ import argparse
 from ...kernel.ports import Journal, Policy
 from ...policies.money.budget import ledger_of
 from ...policies.money.overview import AccountInfo, overview
-from ..agent import config_for, programs_agent
 from ..messages import say
+from ..place import config_for, programs_agent
 from ..terminal.screen import Screen
 from .reading import on_journal, print_list
 

@@ -10,9 +10,9 @@ from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...policies.reuse.cache import default_path
 from ...policies.reuse.store import CacheStore
-from ..agent import config_for
 from ..main import DONE
 from ..messages import say
+from ..place import config_for
 from ..terminal.screen import Screen
 
 

@@ -11,7 +11,7 @@ from ...core.project import FOLDER, default_state_folder
 from ...memory.protection.places import DataPlaces
 from ...serve.access.auditor import audit_in
 from ...stores.places import is_file, is_server
-from ..agent import config_for, journal_place
+from ..place import config_for, journal_place
 
 
 def config_folder(args: argparse.Namespace) -> Path:

@@ -6,10 +6,10 @@ import argparse
 
 from ...kernel.ports import Journal
 from ...memory.retention import Keep, Pruned, prune
-from ..agent import agent_name, config_for
 from ..main import DONE, FAILED
 from ..messages import config_error, many, say
 from ..messages.stops import status_word
+from ..place import agent_name, config_for
 from ..terminal.questions import confirm
 from ..terminal.screen import Screen, pad
 from .audit import record_deletion

@@ -16,9 +16,9 @@ from ...core.project import path_without_project
 from ...kernel.ports import Journal
 from ...stores.default import choose, default_path
 from ...stores.places import is_file
-from ..agent import journal_place, note_place, place_options
 from ..last import take_last
 from ..main import DONE, FAILED
+from ..place import journal_place, note_place, place_options
 from ..terminal.screen import Screen
 from ..terminal.signals import run_to_the_end
 
@@ -100,8 +100,9 @@ def print_page(
         screen.note(empty)
         note_place(args, screen)
     else:
-        following = f"{this_command()} {table(page)}{place_options(args)}"
+        following = table(page)
         if len(found) > len(page):
+            following = f"{this_command()} {following}{place_options(args)}"
             screen.tell(f"… and more: {following}", f"… 続きがあります: {following}")
     return page
 

@@ -12,10 +12,10 @@ from ...kernel.ports import Journal
 from ...memory.look_back import Said
 from ...memory.sessions import SEARCHED, Session, Sessions
 from ...stores.default import choose
-from ..agent import agent_name
 from ..main import DONE, FAILED
 from ..messages import config_error, many, say
 from ..messages.stops import status_word
+from ..place import agent_name
 from ..terminal.questions import confirm
 from ..terminal.screen import Screen, columns, pad, truncate, width
 from .audit import record_deletion, record_here

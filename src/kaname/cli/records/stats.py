@@ -8,10 +8,10 @@ from collections import Counter
 
 from ...kernel.ports import Journal
 from ...run.figures import Figures, figures, sum_tallies
-from ..agent import agent_name, note_place
 from ..main import DONE
 from ..messages import say
 from ..messages.stops import status_word
+from ..place import agent_name, note_place
 from ..terminal.screen import Screen
 from .reading import on_journal
 

@@ -12,9 +12,9 @@ from ...memory.protection.exporting import export_user
 from ...serve.access.cookies import SignIns
 from ...serve.users import Users, users_file, users_named_by
 from ...stores.places import is_server
-from ..agent import config_for, journal_place
 from ..main import DONE, FAILED
 from ..messages import many, say, translate
+from ..place import config_for, journal_place
 from ..terminal.questions import confirm
 from ..terminal.screen import Screen
 from ..terminal.signals import run_to_the_end

@@ -28,6 +28,8 @@ def check_files(places: Sequence[str]) -> None:
 
 async def attach_files(places: Sequence[str]) -> list[Media]:
     """Return the media of files and addresses. Raises `ConfigError` for one that cannot be used."""
+    if not places:
+        return []
     from ...senses.sources import open_source
 
     found = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 import unicodedata
 from collections.abc import AsyncIterator
@@ -13,7 +12,7 @@ from logging import WARNING, Handler, LogRecord, getLogger
 from time import monotonic
 from typing import TextIO
 
-from ...core.people.columns import measure
+from ...core.people.columns import measure, terminal_width
 from ...core.people.columns import width as width
 from ..messages import say, translate
 
@@ -158,7 +157,7 @@ def _nowhere() -> TextIO:
 
 
 def columns() -> int:
-    return max(20, shutil.get_terminal_size((80, 24)).columns)
+    return max(20, terminal_width())
 
 
 def truncate(text: str, most: int) -> str:

@@ -9,11 +9,13 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
+from ..reading.lazy_regex import lazy_regex
+
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"  # letters and symbols that look like nothing
 _SELECTOR = "[\ufe00-\ufe0f\U000e0100-\U000e01ef]"
-_LOOSE = re.compile(f"(?:(?<={_SELECTOR})|(?<![^\\s])){_SELECTOR}")  # one picks the shape of the character before it
+_LOOSE = lazy_regex(f"(?:(?<={_SELECTOR})|(?<![^\\s])){_SELECTOR}")  # one picks the shape of the character before it
 
-_DATA_URL = re.compile(
+_DATA_URL = lazy_regex(
     r"data:(?P<mime>[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,(?P<data>[A-Za-z0-9+/]*={0,2})", re.ASCII
 )
 _PLAIN_KEY = re.compile(r"[\w.-]+")

@@ -11,12 +11,13 @@ from typing import Any, Literal
 from ...core.durations import dollars, is_number, read_count
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from ...core.reading.lazy_regex import lazy_regex
 from ...core.record import record
 
 Unit = Literal["usd", "tokens", "calls"]
-_MONEY = re.compile(r"\$.*|.*usd", re.IGNORECASE)
-_COUNT = re.compile(r"(?P<amount>.*?\d\s*[km]?)\s*(?P<unit>tokens?|calls?|requests?)", re.IGNORECASE)
-_PERIOD = re.compile(r"(.*?)\s*(?:(?:/|\bper\b|\ban?\b)\s*(hour|day|month|h|d))?", re.IGNORECASE)
+_MONEY = lazy_regex(r"\$.*|.*usd", re.IGNORECASE)
+_COUNT = lazy_regex(r"(?P<amount>.*?\d\s*[km]?)\s*(?P<unit>tokens?|calls?|requests?)", re.IGNORECASE)
+_PERIOD = lazy_regex(r"(.*?)\s*(?:(?:/|\bper\b|\ban?\b)\s*(hour|day|month|h|d))?", re.IGNORECASE)
 _PERIODS = {"": "", "h": "hour", "hour": "hour", "d": "day", "day": "day", "month": "month"}
 _FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -68,8 +67,10 @@ def explain(problem: BaseException, path: Path) -> JournalError:
 
 def _is_full(path: Path) -> bool:
     """Return True if the disk has no room. SQLite reports that as an I/O error where it grows its shared memory, or syncs."""
+    from shutil import disk_usage  # it loads three compressors
+
     with suppress(OSError):
-        return shutil.disk_usage(path.parent).free < _NEEDED
+        return disk_usage(path.parent).free < _NEEDED
     return False
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
 from weakref import WeakSet
 
 from ...core.file_lock import lock_file
@@ -33,7 +32,7 @@ class Owner:
 
     def __init__(self, folder: Path) -> None:
         self.process = os.getpid()
-        self.name = f"{self.process}-{uuid4().hex[:12]}"
+        self.name = f"{self.process}-{os.urandom(6).hex()}"
         self._folder, self._path = folder, folder / self.name
         self.works = False
         self.descriptor = self._locked_file()

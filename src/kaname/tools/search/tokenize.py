@@ -7,13 +7,15 @@ import unicodedata
 from functools import cache
 from itertools import pairwise
 
+from ...core.reading.lazy_regex import lazy_regex
+
 _PAIRED = (  # Japanese and Chinese; Hangul; Thai, Lao, Burmese, Khmer
     "\u3040-\u30fa\u30fc-\u30ff\u3400-\u9fff\uf900-\ufaff々ー\U00020000-\U0003ffff"
     "\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3"
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
-_SPACED = re.compile(rf"[^\W_{_PAIRED}]+(?:[._-][^\W_{_PAIRED}]+)*")
-_RUN = re.compile(f"[{_PAIRED}]+")
+_SPACED = lazy_regex(rf"[^\W_{_PAIRED}]+(?:[._-][^\W_{_PAIRED}]+)*")
+_RUN = lazy_regex(f"[{_PAIRED}]+")
 _KANA = re.compile(r"[\u3040-\u30ffー]")
 _SMALL = {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"}  # which have no accent to lose
 _JAPANESE = "です ます した して いる ある こと から まで ので など ない れる られ しま ませ って とい いう ため よう もの すか"
