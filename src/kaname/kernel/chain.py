@@ -60,12 +60,26 @@ def join_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[St
     return (*missing.values(), *written)
 
 
-def around_question(policies: Sequence[Policy], view: RunView) -> Admission:
-    return _wrap("admit", policies, let_in, view)  # type: ignore[no-any-return]
+class Chain:
+    """The policies of an agent, by the joint that they wrap. One chain serves all runs of the agent."""
+
+    def __init__(self, policies: Sequence[Policy]) -> None:
+        self._admitting, self._asking, self._using = [
+            [policy for policy in policies if overrides(policy, joint)] for joint in ("admit", "model", "tool")
+        ]
+
+    def around_question(self, view: RunView) -> Admission:
+        return _wrap(self._admitting, "admit", let_in, view)  # type: ignore[no-any-return]
+
+    def around_model(self, core: ModelHandler, view: RunView) -> ModelHandler:
+        return _wrap(self._asking, "model", core, view)  # type: ignore[no-any-return]
+
+    def around_tool(self, core: ToolHandler, view: RunView) -> ToolHandler:
+        return _wrap(self._using, "tool", core, view)  # type: ignore[no-any-return]
 
 
 def around_model(policies: Sequence[Policy], core: ModelHandler, view: RunView) -> ModelHandler:
-    return _wrap("model", policies, core, view)  # type: ignore[no-any-return]
+    return Chain(policies).around_model(core, view)
 
 
 def around_attempt(policies: Sequence[Policy], core: ModelHandler, view: RunView) -> ModelHandler:
@@ -73,15 +87,10 @@ def around_attempt(policies: Sequence[Policy], core: ModelHandler, view: RunView
     return around_model([policy for policy in policies if policy.place in _EACH_ATTEMPT], core, view)
 
 
-def around_tool(policies: Sequence[Policy], core: ToolHandler, view: RunView) -> ToolHandler:
-    return _wrap("tool", policies, core, view)  # type: ignore[no-any-return]
-
-
-def _wrap(joint: str, policies: Sequence[Policy], core: Any, view: RunView) -> Any:
+def _wrap(policies: Sequence[Policy], joint: str, core: Any, view: RunView) -> Any:
     around = _around_call if joint == "tool" else _around
     for policy in reversed(policies):
-        if overrides(policy, joint):
-            core = around(getattr(policy, joint), core, view)
+        core = around(getattr(policy, joint), core, view)
     return core
 
 

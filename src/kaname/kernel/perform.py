@@ -26,7 +26,7 @@ from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
 from .arguments import IncomingCall, read_unknown
 from .bases import ModelBase, optional, strategy_info
 from .boundary import Failure, attempt, log_failure
-from .chain import around_model, around_question, around_tool
+from .chain import Chain
 from .door import amend, decide
 from .effects import settle
 from .family import Family
@@ -225,8 +225,12 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admi
             return await execute(call, scope, is_judged)
 
         policies, view, is_judged = scope.policies(agent), scope.view, bool(scope.deciders(agent))
-        asking, using = around_model(policies, reply_to, view), around_tool(policies, run_tool, view)
-        scope.joints[agent.name] = (asking, using, around_question(policies, view))
+        chain = agent.memo.kept("chain", policies, lambda: Chain(policies))
+        scope.joints[agent.name] = (
+            chain.around_model(reply_to, view),
+            chain.around_tool(run_tool, view),
+            chain.around_question(view),
+        )
     return scope.joints[agent.name]
 
 

@@ -35,13 +35,23 @@ class RunLimits:
         self.calls: list[float] = [most for most in counting if most is not None]
         self.limits_money = bool(self.budgets or self.rules)
         self._accounts: tuple[int, list[Account]] = (-1, [])
+        self._funds: tuple[int, Funds | None] = (-1, None)
+        self._needs_price: bool | None = None
 
     def accounts(self, view: RunView) -> list[Account]:
         """Return the accounts, each once: a child run may have the same budget as its parent."""
-        minute = int(time()) // 60  # no period begins within one
+        minute = _minute()
         if self._accounts[0] != minute:
             self._accounts = minute, self._find_accounts(view)
         return self._accounts[1]
+
+    def funds(self, view: RunView) -> Funds:
+        """Return the funds of a call that is inside no other."""
+        minute, (found_at, funds) = _minute(), self._funds
+        if funds is None or found_at != minute:
+            funds = Funds(view)
+            self._funds = minute, funds
+        return funds
 
     def _find_accounts(self, view: RunView) -> list[Account]:
         found: dict[str, Account] = {}
@@ -53,9 +63,11 @@ class RunLimits:
 
     def needs_price(self, view: RunView) -> bool:
         """Return True if a limit on money allows nothing whose price is unknown."""
-        strict = [budget for budget in self.budgets if not budget.allows_unpriced]
-        money = any(account.limit.unit == "usd" for budget in strict for account in budget.accounts(view))
-        return money or any(not bound_of(rule).allows_unpriced for rule, _ in self.rules)
+        if self._needs_price is None:  # which accounts there are does not change, only their periods
+            strict = [budget for budget in self.budgets if not budget.allows_unpriced]
+            money = any(account.limit.unit == "usd" for budget in strict for account in budget.accounts(view))
+            self._needs_price = money or any(not bound_of(rule).allows_unpriced for rule, _ in self.rules)
+        return self._needs_price
 
     @property
     def longest_reply(self) -> int:
@@ -65,6 +77,11 @@ class RunLimits:
 def _has_limit(bound: Bound) -> bool:
     """Return True if the rule that a person has written is not switched off. A child's rule stands for one of its parent."""
     return (bound if bound.root is None else bound_of(bound.root)).most is not None
+
+
+def _minute() -> int:
+    """Return the number of the minute. No period of an account begins within one."""
+    return int(time()) // 60
 
 
 def limits_of(view: RunView) -> RunLimits:
@@ -180,6 +197,11 @@ class Funds:
                 purse.reserved.pop(holder, None)
         for ledger, _ in self.ledgers:
             ledger.settle(holder, {})
+
+
+def funds_of(view: RunView) -> Funds:
+    """Return the funds of the call that this task is about to make."""
+    return limits_of(view).funds(view) if calling.get() is None else Funds(view)
 
 
 def _ledgers(levels: Sequence[tuple[RunView, RunLimits]]) -> list[PaidLedger]:

@@ -21,8 +21,8 @@ from ...kernel.results import check_usage
 from ...kernel.stores import Balance
 from .budget import Account, refusal
 from .estimate import Estimate
-from .funds import Bill, Funds, PaidLedger, RunLimits, calling, limits_of
-from .purchase import Purchase, excess
+from .funds import Bill, Funds, PaidLedger, RunLimits, calling, funds_of, limits_of
+from .purchase import Purchase, excess, is_unpriced
 from .purse import PURSES
 from .size import Measured, bound_input, remember
 
@@ -48,7 +48,7 @@ class Meter(Policy):
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         if calling.get() is not None or limits_of(view).limits_money:
-            return await _Call(request, Funds(view), view).run(next)
+            return await _Call(request, funds_of(view), view).run(next)
         answered = False
         try:
             reply = await next(request)
@@ -61,7 +61,8 @@ class Meter(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         limits, tool, outer = limits_of(view), view.tools(call).get(call.name, None), calling.get()
         price: float = getattr(tool, "options", NO_OPTIONS).price
-        purchase = Purchase(view, call.name) if price or limits.limits_money or outer is not None else None
+        may_cost = price > 0 or outer is not None or is_unpriced(call.name, view)  # else it is charged if it has cost something
+        purchase = Purchase(view, call.name) if may_cost else None
         before = view.state.started.get(call.id) if purchase is not None or limits.calls else None
         refused = self._refusal(call, limits, view) if limits.calls else ""
         if refused or (purchase is not None and (refused := await purchase.reserve(price))):
@@ -78,6 +79,8 @@ class Meter(Policy):
             bill.is_open = False
             if price and own == NOTHING and view.state.started.get(call.id) is not before:
                 own = Usage(cost=price)
+            if purchase is None and own is not NOTHING and limits.limits_money:
+                purchase = Purchase(view, call.name)
             if purchase is not None:
                 purchase.settle(own)
             if own is not NOTHING or bill.usage is not NOTHING:

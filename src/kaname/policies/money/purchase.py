@@ -128,6 +128,11 @@ class Purchase:
         )
 
 
+def is_unpriced(what: str, view: RunView) -> bool:
+    """Return True if something has turned out to have an unknown cost."""
+    return what in view.scratch.get(Purchase, ())
+
+
 async def buy(what: str, price: float | None, work: Callable[[], Awaitable[T]], cost: Callable[[T], Usage]) -> T:
     """Do paid work on behalf of the run in this task, and charge it to the limits of the run. Outside of a run, only do it.
 
