@@ -39,6 +39,7 @@ class Fault:
     file: str
     find: str
     put: str
+    ground: str = ""  # of a simulation
 
     def problem(self) -> str | None:
         path = ROOT / "src" / "kaname" / self.file
@@ -105,6 +106,7 @@ def notices(fault: Fault | None, number: str) -> bool:
 def _is_found(fault: Fault, package: Path) -> bool:
     """Simulate schedules with the fault put in until one breaks a promise, and tell how many it took."""
     command = [sys.executable, "-m", "kaname.testing.simulation", "--seed", "1", "--schedules", str(SCHEDULES), "--most", "1"]
+    command += ["--ground", fault.ground] if fault.ground else []
     surroundings = {**os.environ, "PYTHONPATH": str(package.parent)}
     done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
     told = [line.strip() for line in done.stdout.splitlines()]

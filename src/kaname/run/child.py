@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
-from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunBusy, Suspend, UnexpectedError
+from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunBusy, RunNotFound, Suspend, UnexpectedError
 from ..core.events import Asked
 from ..core.messages import NOTHING
 from ..core.notices import join_notices, notice
@@ -79,7 +79,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
         while await _is_busy(run):
             await asyncio.sleep(_PAUSE)
             run = open_run()
-        result = await run.detach()
+        with fails_with_the_journal(scope, context.call_id):
+            result = await run.detach()
     except asyncio.CancelledError:
         another_asks = family.question is not None
         try:
@@ -87,9 +88,6 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
                 await run.wait()  # this child is not cut off for that
         finally:
             await _leave(run, resumable=scope.leaves_resumable() or another_asks)
-        raise
-    except JournalError as problem:
-        family.failure = problem
         raise
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
         family.untrusted = True
@@ -102,6 +100,19 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     if FLOW in result.state.custom:
         family.untrusted = True
     return result
+
+
+@contextmanager
+def fails_with_the_journal(scope: Scope, call_id: str) -> Iterator[None]:
+    """Fail the run, and not only its call, if the journal could not record a child inside: the run is resumed, and so is the
+    child. For the model, the work has not failed."""
+    try:
+        yield
+    except RunNotFound:
+        raise
+    except JournalError as problem:
+        scope.family(call_id).failure = problem
+        raise
 
 
 def parent_of(scope: Scope, call_id: str, *, first: bool = False, seen: int | None = None) -> Parent:

@@ -14,7 +14,7 @@ from logging import getLogger
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
-from ..core.errors import AgentError, ConfigError, RunBusy, RunNotFound, Suspend
+from ..core.errors import AgentError, ConfigError, JournalError, RunBusy, RunNotFound, Suspend
 from ..core.events import BACKGROUND, Asked, Interjected
 from ..core.messages import ToolResult, user
 from ..core.notices import notice
@@ -28,7 +28,7 @@ from ..kernel.scope import Scope
 from ..people.answers import AGAIN, Given, is_expired
 from ..tools.definition import Doing
 from .attach import stop_run
-from .child import Runnable, answers_for, parent_of, question_as, recipe_within, seconds_so_far
+from .child import Runnable, answers_for, fails_with_the_journal, parent_of, question_as, recipe_within, seconds_so_far
 from .run import Run, find_live
 from .turns import until_over
 
@@ -64,7 +64,8 @@ async def start_task(tool: str, agent: Runnable, given: Any, context: ToolContex
         noted = {"task": context.call_id, "tool": tool, "agent": agent.name, "about": as_title(plain_text(given))}
         await context.note(BACKGROUND + child_id, noted)
     _listening[id(scope.journal), child_id] = scope
-    await _begin(await _run_of(scope, child_id, agent, given, await answers_for(scope, child_id)), scope.journal)
+    with fails_with_the_journal(scope, context.call_id):
+        await _begin(await _run_of(scope, child_id, agent, given, await answers_for(scope, child_id)), scope.journal)
     return ToolResult({"task": context.call_id, "status": "running", "note": _TOLD})
 
 
@@ -91,6 +92,8 @@ async def _begin(run: Run[Any], journal: Journal) -> None:
     except RunBusy:
         look_after(_wait_elsewhere(journal, run.run_id))
         return
+    except JournalError:  # it has no record of that
+        raise
     except AgentError:  # in its own record
         pass
     run.detach()
@@ -256,16 +259,26 @@ class TaskList(Doing):
 
     async def _collect(self, scope: Scope, child_id: str, value: Mapping[str, Any], context: ToolContext) -> ToolResult:
         """Wait for a task. Its question is asked here, and its cost is this run's, once."""
-        while (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
-            await asyncio.wait([work.task])
-        await until_over(scope.journal, child_id)
-        state = await load(scope.journal, child_id)
+        with fails_with_the_journal(scope, context.call_id):
+            state = await self._finished_state(scope, child_id, value)
         for key, asked in state.questions.items():
             raise _question(scope, child_id, key, asked)
         if not value.get("collected"):
             await context.note(BACKGROUND + child_id, {**value, "told": True, "collected": True})
             scope.family(context.call_id).children[child_id] = state  # its limits have counted it already
         return _outcome(value["agent"], state)
+
+    async def _finished_state(self, scope: Scope, child_id: str, value: Mapping[str, Any]) -> State:
+        """Return the state of a task when it has ended, or asks. One that was interrupted is resumed."""
+        while True:
+            while (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
+                await asyncio.wait([work.task])
+            await until_over(scope.journal, child_id)
+            state = await load(scope.journal, child_id)
+            if state.finished:
+                return state
+            answers = await answers_for(scope, child_id)
+            await _begin(await _run_of(scope, child_id, _agent_of(scope, value), "", answers), scope.journal)
 
 
 def _outcome(agent: str, state: State) -> ToolResult:

@@ -28,6 +28,7 @@ from ...core.errors import (
 )
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.load import load
+from ...kernel.ports import ToolContext
 from ...models.providers.scripted import call
 from ...policies.money.budget import Budget
 from ...policies.permission.approve import Approve
@@ -42,6 +43,7 @@ from .world import Process, World
 
 _LATER = (RunBusy, SessionBusy, RunSuperseded, JournalError)  # what passes: try again
 _TRIES = 400
+_QUEUED = 12.0  # seconds after which a slow store has queued the last tick
 WORDS = ("tea", "rice", "salt", "miso")
 TOOLS = [look, count_up, put, pay, order, book]
 
@@ -388,7 +390,7 @@ def _answer_from_outside(setting: Setting, script: Any, runs: Sequence[str], **o
 @ground
 def budget(setting: Setting) -> None:
     """Runs in two processes share a budget."""
-    limit = setting.random.choice((0.03, 0.06, 0.2))
+    limit = setting.random.choice((0.025, 0.045, 0.2))
     setting.evidence.limit = limit
     scripts = {f"run-{number}": setting.script(2) for number in range(setting.random.randint(2, 3))}
 
@@ -409,7 +411,7 @@ def budget(setting: Setting) -> None:
 @ground
 def schedules(setting: Setting) -> None:
     """Two workers have the same schedule, and their clocks differ."""
-    script, every = Script([[call("put", what="tick"), call("pay", yen=1)]]), setting.random.choice((4, 7))
+    script, every = Script([[call("put", what="tick"), call("pay", yen=1)]]), setting.random.choice((4, 7, 40))
     until = setting.world.now + setting.random.uniform(8.0, 16.0)
     setting.evidence.every = every
 
@@ -423,7 +425,7 @@ def schedules(setting: Setting) -> None:
         agent = make(process)
         worker = Worker([agent])
         working = asyncio.create_task(worker.work())
-        while setting.world.now < until or not await _ticks_have_ended(setting, agent):
+        while setting.world.now < until + _QUEUED or not await _ticks_have_ended(setting, agent):
             await asyncio.sleep(1.0)
             if setting.world.now >= until:
                 agent.schedules = {}
@@ -492,10 +494,25 @@ def messages(setting: Setting) -> None:
     setting.start("friend", friend)
 
 
-@tool(effect="idempotent", background=True)
-async def put_later(what: str, context: Any) -> str:
-    """Store something, which takes a while."""
-    return await outside().act("put", context, {"what": what})
+@tool(effect="irreversible", background=True)
+async def ship(what: str, context: ToolContext) -> str:
+    """Ship something, which takes a while."""
+    await outside().pause(3.0)
+    return await outside().act("ship", context, {"what": what})
+
+
+@ground
+def background(setting: Setting) -> None:
+    """Tools work in the background, and the model collects what came of them."""
+    shipped = [call("ship", what=f"box {number}") for number in range(setting.random.choice((1, 2)))]
+    collected = [call("tasks", action="collect", task=f"c1_{number}") for number in range(len(shipped))]
+    script = Script([shipped, *[setting.calls(1)] * setting.random.choice((0, 1)), collected])
+
+    async def program(process: Process) -> None:
+        agent = setting.agent(process, script, tools=[*TOOLS, ship])
+        await setting.finish(agent, "run-1", partial(_either, agent, "run-1"))
+
+    setting.start("a", program)
 
 
 @ground
@@ -593,4 +610,5 @@ def agent_of_user(setting: Setting) -> None:
 
 
 DELAYING = {"queue", "expiry"}  # grounds in which a process waits until a time that another one has set
+LONG = {"queue", "schedules"}  # grounds that take long, and are played half as often
 OWN = tuple(name for name in GROUNDS if name != "agent_of_user")

@@ -20,8 +20,8 @@ from .store import Store
 from .world import Process, World, this_world
 
 DONE = " done"  # how the result of a deed ends
-USAGE = Usage(100, 50)
-PRICE = Price(10.0, 100.0)  # dollars for a million tokens: a reply costs 0.006
+USAGE = Usage(100, 100)
+PRICE = Price(0.1, 100.0)  # dollars for a million tokens: a reply costs 0.01, nearly as much as it can cost
 
 
 class OutsideDeed(NamedTuple):

@@ -50,8 +50,8 @@ PROMISES = {
 }
 
 
-EFFECTS = {"pay": "irreversible", "order": "irreversible", "book": "compensable", "put": "idempotent"}
-_MOST = 0.05  # dollars that a call can cost at most, and for which one counts whose cost is unknown
+EFFECTS = {"pay": "irreversible", "order": "irreversible", "book": "compensable", "put": "idempotent", "ship": "irreversible"}
+_MOST = 0.02  # dollars that a call can cost at most, and for which one counts whose cost is unknown
 
 
 class BrokenPromise(NamedTuple):
@@ -100,9 +100,13 @@ class Evidence:
         return {run: self.fold(run) for run in self.cards}
 
     def fold(self, run: str, upto: int | None = None) -> State:
+        opened = self.facts[run][0].body
+        continues = isinstance(opened, Opened) and opened.base is not None
+        whole = reading.lineage(self.store.connection, run, upto, 0, PATH).events if continues else self.facts[run]
         state = State()
-        for event in reading.lineage(self.store.connection, run, upto, 0, PATH).events:
-            evolve(state, event)
+        for event in whole:
+            if upto is None or event.run_id != run or event.seq <= upto:
+                evolve(state, event)
         return state
 
     def line(self, run: str) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...agent.agent import Agent
-from .grounds import BEATING, DELAYING, GROUNDS, OWN, Setting
+from .grounds import BEATING, DELAYING, GROUNDS, LONG, OWN, Setting
 from .outside import Outside
 from .promises import BrokenPromise, judge
 from .stand_in import StandIn
@@ -22,6 +22,7 @@ _LONGEST = 900.0  # seconds of the world until everything must have ended
 _STORM = (3.0, 20.0)  # seconds after which all faults end, so that everything can come to its end
 _REST = 3.0
 _REPEAT = "python -m kaname.testing.simulation --seed {seed} --ground {ground} --trace"
+_CHOICES = [*OWN, *[name for name in OWN if name not in LONG]]
 _ENOUGH = 3  # broken schedules, after which `simulate` stops
 _COLLECT = 50  # schedules
 
@@ -68,7 +69,7 @@ def play(
         forms: What people answer, by the beginning of the key of a question.
         traced: Keep a line for everything that happens.
     """
-    chosen = ground or random.Random(seed).choice(OWN)
+    chosen = ground or random.Random(seed).choice(_CHOICES)
     world = World(f"{chosen}/{seed}", traced=traced)
     with inside(world):
         weather = _weather(world)
@@ -129,7 +130,8 @@ def _set_clocks(setting: Setting, ground: str) -> None:
     """Set the clocks of the processes, and plan their jumps; in some grounds also that processes are taken for dead."""
     world, chance = setting.world, setting.random
     kind = chance.choice(("right", "right", "near", "far"))
-    longest = {"right": 0.0, "near": 3.0, "far": 3.0 if ground in DELAYING else 5000.0}[kind]
+    far = 3.0 if ground in DELAYING else 4.0 * (setting.evidence.every or 1_000.0)  # few ticks are missed
+    longest = {"right": 0.0, "near": 3.0, "far": far}[kind]
     for process in world.processes:
         process.offset = chance.uniform(-longest, longest)
     if kind != "right" and chance.random() < 0.5:
