@@ -18,7 +18,7 @@ from .stream import while_client_waits
 from .users import Caller
 
 _AT_ONCE, _OF_ONE_USER = 8, 2  # requests that read at the same time
-_STRETCH = 200  # facts that a stream reads in one turn
+_STRETCH = 50  # facts that a stream reads in one turn
 Handler = Callable[[Request], Awaitable[Response]]
 
 

@@ -34,7 +34,7 @@ from .frozen import as_test
 from .graphs import Graphs
 from .media import MARK, without_media
 
-_AT_ONCE = 200  # facts that are written before other tasks get their turn
+_AT_ONCE = 50  # facts that are written before other tasks get their turn
 _TOLD = ("model", "tools", "graph")  # the fields of a recipe that every user can see
 
 
