@@ -255,12 +255,15 @@ class Stream(Response):
 async def watch_departure(request: Request, left: Callable[[], None]) -> AsyncIterator[None]:
     """Call `left` if the client leaves while the block runs.
 
-    For a response that is not a stream; the body must have been read.
+    For a response that is not a stream; a body must have been read.
     """
 
     async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+        ended = False
+        while (message := await request.receive())["type"] != "http.disconnect":
+            if ended:  # this server repeats the end of the body, and does not say when a client leaves
+                return
+            ended = not message.get("more_body", False)
         left()
 
     watching = asyncio.create_task(watch())
