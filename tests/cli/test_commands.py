@@ -287,6 +287,7 @@ def test_widths():
     assert truncate(f"{joined}{joined}{joined}", 5) == f"{joined}{joined}…"
 
 
+@pytest.mark.nightly
 def test_lists_keep_to_their_columns_in_japanese(terminal):
     """A list that is wider than the terminal wraps, and its columns no longer stand under each other."""
     title = "お茶を一杯ください、それから👩\u200d💻にも" * 5

@@ -11,6 +11,7 @@ import pytest
 
 from tests import warm
 from tests.parts import wait_until
+from tests.properties import nightly
 from tests.serve.serving import client, serving
 
 PROGRAM = """
@@ -268,7 +269,7 @@ def test_another_model_can_be_chosen_twice_for_a_programs_agent(tmp_path, monkey
     assert set(agent_from(given, Screen()).tools) == set(first.tools) == {"pay", "calculator"}
 
 
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("several", [True, *nightly(False)])
 def test_run_of_a_served_program_is_gone_on_with_by_its_own_agent(elsewhere, tmp_path, several):
     """It was taken up by another agent, which had no such tool, and the approval was used up."""
     (tmp_path / "desk.py").write_text(DESK + "\nagents = [desk]\n")

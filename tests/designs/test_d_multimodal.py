@@ -99,6 +99,7 @@ async def test_d12_task_that_does_not_exist_is_refused_with_the_nearest_name(pro
             await work(sound(0.1), known[:-1] + "x")
 
 
+@pytest.mark.nightly
 @pytest.mark.requirement("D12")
 async def test_d12_agent_reads_a_picture_of_the_conversation_by_itself(processor):
     model = ScriptedModel([call("read_text", file="bill.png"), "12,500 yen"])

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.slow
     ("agent", "deaths"),
     [
         ("with_a_bank", 1),
-        ("parallel", 2),
         *nightly(
-            *[(name, 1) for name in ("timeouts", "undecodable_at_first", "at_a_limit", "orchestrated", "own_parts", "team")]
+            ("parallel", 2),
+            *[(name, 1) for name in ("timeouts", "undecodable_at_first", "at_a_limit", "orchestrated", "own_parts", "team")],
         ),
         *nightly(*[(name, 1) for name in ("compacting", "several_models", "parallel", "approvals")], ("approvals", 2)),
     ],

@@ -15,6 +15,7 @@ from kaname.evals import AdaptiveAgent, Evaluation, Reward, Standing, explain_ch
 from kaname.evals.adaptive import choose
 from kaname.kernel.load import read_run
 from kaname.run.figures import rate
+from tests.properties import nightly
 
 
 def fails_unless(word):
@@ -214,15 +215,16 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-async def test_eight_processes_lose_no_reward(tmp_path):
+@pytest.mark.parametrize("count", [3, *nightly(8)])
+async def test_several_processes_lose_no_reward(tmp_path, count):
     (tmp_path / "worker.py").write_text(WORKER)
-    workers = [subprocess.Popen([sys.executable, tmp_path / "worker.py", tmp_path / "j.db"]) for _ in range(8)]
-    assert [worker.wait(180) for worker in workers] == [0] * 8
+    workers = [subprocess.Popen([sys.executable, tmp_path / "worker.py", tmp_path / "j.db"]) for _ in range(count)]
+    assert [worker.wait(180) for worker in workers] == [0] * count
     journal = SqliteJournal(tmp_path / "j.db")
     agent = adaptive(fails_unless("kind"), journal)
     standings = {one.alternative: one for one in await agent.standings()}
-    assert sum(one.runs for one in standings.values()) == 200
-    assert sum(one.rewarded for one in standings.values()) == 200
+    assert sum(one.runs for one in standings.values()) == 25 * count
+    assert sum(one.rewarded for one in standings.values()) == 25 * count
     completed = len(await journal.runs(status="completed", limit=300))
     assert standings["kind"].runs == standings["kind"].reward * standings["kind"].rewarded == completed
     await journal.close()

@@ -293,7 +293,7 @@ print(made.attempts, made.proposals, made.helps)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_search_that_is_killed_repeats_no_finished_call_and_comes_to_the_same_end(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
 

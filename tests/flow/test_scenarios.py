@@ -48,7 +48,7 @@ def test_attacks_run_no_acting_call_that_the_user_did_not_mean(mode, server):
 
 
 @SLOW
-@pytest.mark.parametrize("mode", ["strict", "everything"])
+@pytest.mark.parametrize("mode", ["everything", *nightly("strict")])
 def test_attacks_are_shown_to_the_user_and_do_not_keep_the_task_from_being_done(mode):
     for one in outcomes("tasks", mode, attacked=True):
         wanted = Counter(name for name, _ in one.scenario.attack["calls"] if name in ACTING)

@@ -312,6 +312,7 @@ async def test_calls_at_once_and_after_unload(small_model):
     await other.unload()
 
 
+@pytest.mark.nightly
 async def test_folder_that_others_can_enter_is_not_used(small_model, runtime, monkeypatch):
     runtime.mkdir(mode=0o755)
     runtime.chmod(0o755)

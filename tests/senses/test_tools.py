@@ -126,6 +126,7 @@ async def test_scenes_of_a_video_are_found_where_they_change():
     assert [(await senses.read(one.picture)).text for one in scenes] == ["one", "two", "three"]
 
 
+@pytest.mark.nightly
 async def test_summary_of_a_video_without_a_model_lists_what_is_written_in_it():
     found = await Senses().summarize(video([(1.0, "Quarterly report", "navy"), (1.0, "Thank you", "darkred")]))
     assert "Quarterly report" in found.text
@@ -145,6 +146,7 @@ async def test_sound_that_is_too_long_is_refused():
         await Senses(longest=2.0).speakers(sound(5.0))
 
 
+@pytest.mark.nightly
 async def test_two_tasks_at_once_wait_for_each_other():
     senses = Senses()
     pages = await asyncio.gather(*[senses.read(picture(f"number {n}")) for n in range(3)])

@@ -15,6 +15,7 @@ import pytest
 from kaname import AuditError, AuditLog, ConfigError
 from kaname.stores.audit.chain import read_line
 from tests import warm
+from tests.properties import nightly
 
 KINDS = ("sign_in", "approval", "read", "refusal")
 USERS = ("ann", "ken", "鈴木", "rin@example.com")
@@ -55,7 +56,9 @@ def test_audit_entries_hold_no_long_text_and_refuse_an_odd_kind(tmp_path):
     assert log.verify() == []
 
 
-@pytest.mark.parametrize("how", ["byte", "bits", "delete", "swap", "cut", "remove", "insert", "copy", "blank", "renumber"])
+@pytest.mark.parametrize(
+    "how", ["byte", "delete", "swap", "cut", "insert", *nightly("bits", "remove", "copy", "blank", "renumber")]
+)
 def test_audit_finds_every_change(tmp_path, how):
     log = written(tmp_path)
     log.forget("ken")

@@ -26,6 +26,7 @@ from kaname.core.events import BACKGROUND, Interjected
 from kaname.core.messages import Message, ModelReply, Usage, assistant
 from kaname.run.tasks import look_after, settle_tasks
 from tests.parts import has_heard
+from tests.properties import nightly
 
 SECONDS = 60
 
@@ -419,9 +420,10 @@ def test_the_command_waits_for_the_work_in_the_background(tmp_path, monkeypatch,
 
 
 @pytest.mark.slow
-def test_run_with_three_tasks_is_killed_and_each_answer_is_told_once(tmp_path):
-    command = [sys.executable, "-m", "tests.talk.killed_tasks", str(tmp_path), "6"]
+@pytest.mark.parametrize("step", [13, *nightly(6)])
+def test_run_with_three_tasks_is_killed_and_each_answer_is_told_once(tmp_path, step):
+    command = [sys.executable, "-m", "tests.talk.killed_tasks", str(tmp_path), str(step)]
     ended = subprocess.run(command, capture_output=True, timeout=400, check=True, cwd=Path(__file__).parents[2])
     *wrong, last = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert last["kills"] >= 6
+    assert last["kills"] >= 36 // step
     assert wrong == [[]] * last["kills"]

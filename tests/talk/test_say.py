@@ -14,6 +14,7 @@ from kaname.core.events import Interjected
 from kaname.core.messages import ModelReply, assistant
 from kaname.kernel.load import load
 from tests.parts import has_heard, until
+from tests.properties import nightly
 
 SECONDS = 60
 
@@ -212,9 +213,10 @@ async def test_a_message_from_another_process_reaches_the_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_messages_of_two_processes_survive_kills_of_the_one_that_executes_the_run(tmp_path):
-    command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(tmp_path), "25", "3"]
+@pytest.mark.parametrize("kills", [8, *nightly(25)])
+def test_messages_of_two_processes_survive_kills_of_the_one_that_executes_the_run(tmp_path, kills):
+    command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(tmp_path), str(kills), "3"]
     ended = subprocess.run(command, capture_output=True, timeout=120, check=True)
     told = json.loads(ended.stdout)
-    assert told.pop("said") > 50
+    assert told.pop("said") > 2 * kills
     assert told == {"missing": [], "twice": [], "damage": []}

@@ -74,6 +74,7 @@ def test_what_is_found_of_the_labelled_questions(library):
     assert counted["cross"] >= 7, "asked in one language, answered in the other, of 14"
 
 
+@pytest.mark.nightly  # by day on memories: `designs/test_d_memory.py`
 def test_words_and_meaning_together_find_no_less_than_either_alone(library):
     """Of all questions and of those in each language: the right chunk in the first place, and among the first five and ten."""
     index, hits = Index(library.path), Counter()

@@ -25,6 +25,7 @@ def test_two_lanes_of_processes_on_one_database_killed_at_random_times(server):
     assert report.resumed > 1
 
 
+@pytest.mark.nightly
 def test_the_shared_check_notices_facts_that_are_lost(server):
     with pytest.raises(crash.CrashCheckFailed, match="was acknowledged and is"):
         crash.check_shared(f"{AGENTS}:vandal", "go", kills=4, longest=2.0, journal=f"{server}&ttl=0.4")
