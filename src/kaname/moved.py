@@ -38,6 +38,8 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "agent.figures": "run.figures",
     "agent.handoffs": "run.handoffs",
     "agent.many": "run.many",
+    "policies.money.purse": "policies.money.funds",
+    "policies.money.size": "policies.money.estimate",
     "tools.finding": "tools.tool_search",
     "tools.finding.arrange": "tools.tool_search",
     "tools.finding.actions": "tools.tool_search",

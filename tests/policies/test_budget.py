@@ -491,7 +491,7 @@ async def test_count_of_one_model_is_not_used_for_another():
             return ModelReply(said.message, said.stop_reason, Usage(self.tokens, 1, cost=self.tokens / 1000))
 
     from kaname.core.messages import ModelRequest, user
-    from kaname.policies.money.size import bound_input
+    from kaname.policies.money.estimate import bound_input
 
     one, other = Counting("a", 20), Counting("b", 60)
     request = ModelRequest((user("x" * 500),))

@@ -1,4 +1,4 @@
-"""Estimate the tokens of texts and messages. The bound that limits on money need is in `policies/money/size.py`."""
+"""Estimate the tokens of texts and messages. The bound that limits on money need is in `policies/money/estimate.py`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
 from ..people.answers import AGAIN, Given, asked_key
-from ..policies.money.purse import purse_of
+from ..policies.money.funds import purse_of
 
 if TYPE_CHECKING:
     from .result import Result

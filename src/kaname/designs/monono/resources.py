@@ -19,8 +19,7 @@ from ...kernel.boundary import Border
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ...models.registry import PROVIDERS
 from ...policies.money.budget import Budget, Verdict, ledger_of
-from ...policies.money.estimate import Estimate
-from ...policies.money.size import Measured, bound_input
+from ...policies.money.estimate import Estimate, Measured, bound_input
 from ...policies.pace.machine import Watch, read_load
 from .checks import AMOUNT, COUNT, Fits, check_each, check_method, check_settings, refusal
 

@@ -228,9 +228,9 @@ def ledger_of(journal: Journal) -> Ledger:
 def refusal(account: Account, balance: Balance, needed: float) -> str:
     """Say that an account does not have enough left for a call that needs so much."""
     left, limit = max(0.0, account.remainder(balance)), account.limit
-    told = notice("budget.used_up", "the budget of {limit} ({whose}) is used up", limit=str(limit), whose=account.whose)
+    message = notice("budget.used_up", "the budget of {limit} ({whose}) is used up", limit=str(limit), whose=account.whose)
     if left and limit.unit != "calls":
-        told = notice(
+        message = notice(
             "budget.short",
             "{left} is left of the budget of {limit} ({whose}), and the call can take {needed}. Bound its reply with "
             "max_tokens, or shorten the conversation",
@@ -239,7 +239,7 @@ def refusal(account: Account, balance: Balance, needed: float) -> str:
             whose=account.whose,
             needed=limit.show(needed),
         )
-    return told + notice("budget.renewed", "; it is renewed at {when}", when=account.renewal) if account.renewal else told
+    return message + notice("budget.renewed", "; it is renewed at {when}", when=account.renewal) if account.renewal else message
 
 
 def _is_used_up(told: str | None) -> bool:

@@ -1,23 +1,53 @@
-"""Funds of a call: the limits of its run and of the runs in whose tools it runs, and the bill of each tool call around it."""
+"""Funds of a call: the limits of its run and of the runs in whose tools it runs, the purse of a run and its children, and the
+bill of each tool call around it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from threading import Lock
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ...core.messages import NOTHING, Usage
+from ...core.state import State
 from ...kernel.bases import Bound, bound_of
 from ...kernel.stores import Ledger
 from .budget import Account, Budget, ledger_of
-from .purse import PURSES, Purse, purse_of
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _REPLYS_SHARE = 0.8
+PURSES = Lock()
+"""Hold it to look into purses and to reserve in them: a tool can run another agent in a thread of its own."""
+
+
+class Purse:
+    """Calls at the same time must not spend the same money. The facts alone cannot tell: a call is recorded after it."""
+
+    __slots__ = ("_opening", "reserved", "spent")
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.reserved: dict[str, float] = {}
+        self._opening: dict[int, float] = {}  # what was left at first, by the rule that a person has written
+
+    def remainder(self, rule: Any, state: State) -> float | None:
+        """Return the remaining amount of a rule's limit; None if the rule has no limit, or the amount is unknown."""
+        bound = bound_of(rule)
+        by_facts, written = bound.dollars_left(state), bound.root or rule
+        if by_facts is None:
+            most = bound_of(written).most if bound.allows_unpriced else None
+            return None if most is None else most - self.spent - sum(self.reserved.values())  # of what is known
+        opening = self._opening.setdefault(id(written), by_facts + self.spent)
+        return min(by_facts, opening - self.spent) - sum(self.reserved.values())
+
+
+def purse_of(view: RunView) -> Purse:
+    purse: Purse = view.scratch.setdefault(Purse, Purse())
+    return purse
 
 
 class RunLimits:

@@ -20,11 +20,9 @@ from ...kernel.ports import ModelHandler, Policy, ToolHandler
 from ...kernel.results import check_usage
 from ...kernel.stores import Balance
 from .budget import Account, refusal
-from .estimate import Estimate
-from .funds import Bill, Funds, PaidLedger, RunLimits, calling, funds_of, limits_of
+from .estimate import Estimate, Measured, bound_input, remember
+from .funds import PURSES, Bill, Funds, PaidLedger, RunLimits, calling, funds_of, limits_of
 from .purchase import Purchase, excess, is_unpriced
-from .purse import PURSES
-from .size import Measured, bound_input, remember
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
@@ -185,10 +183,10 @@ class _Call:
                     return output
                 held = max([sum(purse.reserved.values()) for _, purse, _ in self.funds.rules])
             if self.is_nested or min(known) + held < (self.estimate.cost(self.estimate.least) or 0.0) or not held:
-                told = notice(
+                message = notice(
                     "budget.too_little", "${left:.4f} is left of the limit, which buys no further reply", left=min(known)
                 )
-                raise Halt(Stop("budget", told))
+                raise Halt(Stop("budget", message))
             waits += 1
             await self._wait(waits)
 
@@ -265,8 +263,8 @@ class _Call:
     async def _wait(self, times: int, account: Account | None = None) -> None:
         if times == 1:
             whose = "" if account is None else account.whose
-            told = notice("budget.waiting", "waiting: other calls hold the rest of the budget ({whose})", whose=whose)
-            self.view.tell({"status": "throttled", "reason": "budget", "seconds": None, "content": told})
+            message = notice("budget.waiting", "waiting: other calls hold the rest of the budget ({whose})", whose=whose)
+            self.view.tell({"status": "throttled", "reason": "budget", "seconds": None, "content": message})
         await asyncio.sleep(backoff(times, _PAUSE, _LONGEST_PAUSE, growth=1.5))
 
 

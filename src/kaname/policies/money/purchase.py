@@ -13,8 +13,7 @@ from ...core.notices import notice
 from ...kernel.stores import Balance
 from ...kernel.view import current_view
 from .budget import refusal
-from .funds import Bill, Funds, PaidLedger, calling
-from .purse import PURSES
+from .funds import PURSES, Bill, Funds, PaidLedger, calling
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
