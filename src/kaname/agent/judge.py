@@ -53,5 +53,5 @@ class Judge:
             unread = notice("judge.unreadable", "the judge did not return a valid verdict")
             return GuardrailResult(GuardrailAction.BLOCK, unread, {"rule": self._rule}, reply.usage)
         # by its rule, and not in the judge's words: they may repeat what is blocked
-        told = notice("judge.objects", "the judge found a violation of the rule: {rule}", rule=self._rule)
-        return GuardrailResult(action, told, {"rule": self._rule}, reply.usage)
+        message = notice("judge.objects", "the judge found a violation of the rule: {rule}", rule=self._rule)
+        return GuardrailResult(action, message, {"rule": self._rule}, reply.usage)

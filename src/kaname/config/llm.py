@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 
 LLM_SETTINGS: Mapping[str, Any] = {"temperature": 0.7, "max_tokens": 1000}  # if it is not said
 
@@ -89,7 +88,6 @@ def _block(name: str, given: Any) -> Any:
         return given
     if isinstance(given, Mapping):
         return kind(**given) if set(given) <= set(vars(kind())) else given  # what else there is, the check of the file reports
-    told = notice(
+    raise ConfigError.of(
         "config.block", "{name} must be of type {kind} or a mapping, not {given!r}", name=name, kind=kind.__name__, given=given
     )
-    raise ConfigError(told)

@@ -150,12 +150,12 @@ class Reading:
     def _variable(self, inside: str, where: Where) -> str:
         name, dash, default = inside.partition(":-")
         if not _NAME.fullmatch(name):
-            told = notice(
+            message = notice(
                 "config.no_variable",
                 "${{{inside}}} is not a variable: write ${{NAME}}, or $${{ for a literal ${{",
                 inside=inside,
             )
-            self.wrong(where, told)
+            self.wrong(where, message)
             return ""
         value = os.environ.get(name)
         if value or (value is not None and not dash):

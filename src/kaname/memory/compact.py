@@ -53,16 +53,14 @@ class Compact(ContextBase):
 
     def __init__(self, tokens: int = 24_000, keep: int | None = None, *, model: Model | str | None = None) -> None:
         if not isinstance(tokens, int) or tokens < _FEWEST:
-            as_lines = notice(
+            raise ConfigError.of(
                 "compact.tokens", "tokens must be an integer of at least {least}, not {tokens!r}", least=_FEWEST, tokens=tokens
             )
-            raise ConfigError(as_lines)
         keep = tokens // 3 if keep is None else keep
         if not isinstance(keep, int) or not 0 < keep < tokens:
-            as_lines = notice(
+            raise ConfigError.of(
                 "compact.keep", "keep must be an integer above 0 and below {tokens}, not {keep!r}", tokens=tokens, keep=keep
             )
-            raise ConfigError(as_lines)
         self._tokens, self._keep = tokens, keep
         self._model = None if model is None else resolve(model)
 

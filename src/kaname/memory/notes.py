@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import Any
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from .store import Memories
 
 _MOST = 200  # dicts that are held
@@ -113,7 +112,6 @@ def _text(key: Any, value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as problem:
-        message = notice(
+        raise ConfigError.of(
             "notes.no_json", "{key!r} cannot be stored: its value is not JSON ({problem})", key=key, problem=problem
-        )
-        raise ConfigError(message) from None
+        ) from None

@@ -76,12 +76,11 @@ def keep_seconds(given: Time) -> float:
         return inf
     kept = seconds(given)
     if not isinstance(given, str) or given.strip().replace(".", "", 1).isdecimal() or kept < _LEAST:
-        message = notice(
+        raise ConfigError.of(
             "keep.unclear",
             '{given!r} is not a valid retention time: write at least an hour with a unit, such as "90d" or "12h", or "forever"',
             given=given,
         )
-        raise ConfigError(message)
     return kept
 
 

@@ -13,5 +13,5 @@ def known_tools(who: str, names: Iterable[str], tools: Mapping[str, Any]) -> Non
     """All of these names are tools' names, or a `ConfigError` tells the likely one: a wrong name would guard nothing."""
     for name in sorted(names):
         if name not in tools:
-            told = notice("policy.no_tool", "{who}: there is no tool named {name!r}", who=who, name=name)
-            raise ConfigError(told + nearest(name, tools))
+            message = notice("policy.no_tool", "{who}: there is no tool named {name!r}", who=who, name=name)
+            raise ConfigError(message + nearest(name, tools))

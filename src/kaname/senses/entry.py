@@ -11,7 +11,6 @@ from typing import Any
 
 from ..core.errors import AgentError, ConfigError
 from ..core.messages import Media, Message, Part, Text
-from ..core.notices import notice
 from ..core.reading.as_read import file_source, file_text
 from ..core.reading.media_types import LARGEST_FILE
 from ..kernel.bases import model_info
@@ -77,8 +76,9 @@ async def _fit(media: Media, user: str) -> Media:
     try:
         return await fit(media, _SIDE, _MOST, user)
     except SenseError as problem:
-        told = notice("media.not_fitted", "{name} cannot be scaled down: {why}", name=media.name or media.mime, why=problem)
-        raise ConfigError(told) from problem
+        raise ConfigError.of(
+            "media.not_fitted", "{name} cannot be scaled down: {why}", name=media.name or media.mime, why=problem
+        ) from problem
 
 
 def _is_long(mime: str, content: bytes) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 from ..core.errors import ConfigError
 from ..core.install import install_command
 from ..core.messages import Media
-from ..core.notices import notice
 from ..models.local.weights import folder
 from . import weights
 from .process.client import COMPUTING, DECODING, Progress, SenseError, worker
@@ -154,8 +153,9 @@ def _needs_espeak() -> None:
 
     if find_spec("espeakng_loader") is None and not find_library("espeak-ng"):
         command = install_command("espeak")
-        told = notice("senses.no_espeak", "English speech needs espeak-ng, which is not installed: {command}", command=command)
-        raise ConfigError(told)
+        raise ConfigError.of(
+            "senses.no_espeak", "English speech needs espeak-ng, which is not installed: {command}", command=command
+        )
 
 
 async def scenes(video: Media, longest: float, progress: Progress | None = None) -> tuple[list[Scene], Mapping[str, Any]]:

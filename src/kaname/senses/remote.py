@@ -59,8 +59,9 @@ class RemoteSenses:
         provider, slash, self.model = name.partition("/")
         known = SERVERS.get(provider)
         if not slash or not self.model or (provider != "openai" and known is None):
-            told = notice("senses.provider", "{name!r} is not a provider of senses: write local or openai/MODEL", name=name)
-            raise ConfigError(told)
+            raise ConfigError.of(
+                "senses.provider", "{name!r} is not a provider of senses: write local or openai/MODEL", name=name
+            )
         variable = "OPENAI_API_KEY" if known is None else known.variable
         address = base_url or (os.environ.get("OPENAI_BASE_URL") or _OPENAI if known is None else known.address)
         key = api_key if api_key is not None else os.environ.get(variable, "")

@@ -112,8 +112,8 @@ def fetch(url: str, most: int = MOST_BYTES) -> tuple[bytes, str]:
         try:
             with_content, kind = _get(found.scheme, found.hostname, address, url, most)
         except (OSError, http.client.HTTPException) as problem:
-            told = notice("senses.fetch_failed", "{host} cannot be reached: {problem}", host=found.hostname, problem=problem)
-            raise SenseError(told) from problem
+            message = notice("senses.fetch_failed", "{host} cannot be reached: {problem}", host=found.hostname, problem=problem)
+            raise SenseError(message) from problem
         if isinstance(with_content, bytes):
             return with_content, kind
         url = urljoin(url, with_content)

@@ -45,8 +45,8 @@ def senses_tools(
     every = {one.name: one for one in _pictures(used, folder, urls) + _drawings(used) + _sounds(used, folder, urls)}
     wanted = [name for name in only if name]
     if unknown := [name for name in wanted if name not in every]:
-        told = notice("senses.no_tool", "there is no tool {name!r} for pictures or sound", name=unknown[0])
-        raise ConfigError(told + nearest(unknown[0], NAMES))
+        message = notice("senses.no_tool", "there is no tool {name!r} for pictures or sound", name=unknown[0])
+        raise ConfigError(message + nearest(unknown[0], NAMES))
     if not wanted and not used.can("generate"):
         every.pop("generate_picture")
     return [every[name] for name in wanted] if wanted else list(every.values())

@@ -11,7 +11,6 @@ from weakref import WeakMethod
 from ..core.errors import ConfigError
 from ..core.events import Delta, Event
 from ..core.install import install_command
-from ..core.notices import notice
 from ..core.tracing import parse_traceparent
 from ..kernel.bases import SinkBase
 from .spans import Span, Spans
@@ -90,10 +89,9 @@ class OpenTelemetry(SinkBase):
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError:
-            told = notice(
+            raise ConfigError.of(
                 "trace.packages", "OpenTelemetry is not installed. Install it with: {command}", command=install_command("otel")
-            )
-            raise ConfigError(told) from None
+            ) from None
         self._resource = Resource.create({"service.name": self._service})
         place = f"{self._endpoint}/v1/traces" if self._endpoint else None
         exporter = OTLPSpanExporter(endpoint=place, headers=self._headers or None, timeout=_PATIENCE)

@@ -248,9 +248,9 @@ class Orchestrate(StrategyBase):
         limits = self.limits()
         whole = [notice("plan.seconds", "{seconds:g} s", seconds=limits["deadline"])] if "deadline" in limits else []
         whole += [notice("plan.money", "${budget:g}", budget=limits["budget"])] if "budget" in limits else []
-        told = notice("plan.bounds", "In total: {bounds}.", bounds=bounds_of(graph, self.tools).describe())
+        message = notice("plan.bounds", "In total: {bounds}.", bounds=bounds_of(graph, self.tools).describe())
         ends = join_notices(notice("plan.or", " or "), whole)
-        return told + notice("plan.ends", " The task stops after {ends}.", ends=ends) if whole else told
+        return message + notice("plan.ends", " The task stops after {ends}.", ends=ends) if whole else message
 
     def _approval(self, attempt: Attempt, state: State) -> Step | str | None:
         """`None`: it may be carried out."""

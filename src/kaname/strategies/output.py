@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ForwardRef, Literal, Union, get_args, get
 
 from ..core.codec import dump
 from ..core.errors import ConfigError, OutputDecodingFailed
-from ..core.notices import notice
 from ..core.reading.lenient_json import TwoReadings
 from ..core.values import AnswerSchema, OutputMode, fenced_blocks, read_json
 from ..kernel.boundary import Border
@@ -67,13 +66,12 @@ class Output:
         with Border() as border:
             _ = self.schema
         if border.failure is not None:
-            told = notice(
+            raise ConfigError.of(
                 "output.kind",
                 "output={kind!r} is not a type that pydantic can validate: {failure}",
                 kind=self.kind,
                 failure=border.failure,
-            )
-            raise ConfigError(told) from border.failure.error
+            ) from border.failure.error
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:

@@ -42,13 +42,12 @@ class TerminateImmediately:
         if reason in _ENDS:
             object.__setattr__(self, "reason", Stop(reason))
         elif not isinstance(reason, Stop):
-            told = notice(
+            raise ConfigError.of(
                 "termination.reason",
                 "TerminateImmediately takes a Stop(kind, detail) or one of these kinds: {kinds}; not {reason!r:.100}",
                 kinds=", ".join(_ENDS),
                 reason=reason,
             )
-            raise ConfigError(told)
 
 
 TerminationDecision = ContinueWithTools | ContinueWithThinking | TerminateWithOutput | TerminateImmediately
@@ -78,13 +77,12 @@ def check_termination(policy: Any) -> None:
     """Raise `ConfigError` for a policy that cannot be asked: a class, or it has no `decide`, or one that must be awaited."""
     decide = getattr(policy, "decide", None)
     if isinstance(policy, type) or not callable(decide) or iscoroutinefunction(decide):
-        told = notice(
+        raise ConfigError.of(
             "termination.no_policy",
             "{policy!r:.100} is not a termination policy: pass an instance with a method decide(reply, state) that "
             "is not async",
             policy=policy,
         )
-        raise ConfigError(told)
     if isinstance(policy, DuplicateDetectionPolicy):
         check_termination(policy.base)
 
@@ -107,13 +105,13 @@ class StandardTerminationPolicy:
             case "tool_use" | "end_turn" | None if calls:
                 return ContinueWithTools(calls)
             case "tool_use":
-                told = notice("stop.no_call", "the model announced a tool call, but did not make one")
-                return TerminateImmediately(Stop("incomplete", told))
+                message = notice("stop.no_call", "the model announced a tool call, but did not make one")
+                return TerminateImmediately(Stop("incomplete", message))
             case _ if text:
                 return TerminateWithOutput(text)
             case "max_tokens":
-                told = notice("stop.no_room", "the model reached its token limit before it answered")
-                return TerminateImmediately(Stop("incomplete", told))
+                message = notice("stop.no_room", "the model reached its token limit before it answered")
+                return TerminateImmediately(Stop("incomplete", message))
             case _:
                 return TerminateImmediately(Stop("completed", notice("stop.silent", "the model gave an empty answer")))
 

@@ -140,8 +140,8 @@ class Meeting:
         if not name:
             return next(iter(self.agents.values()))
         if name not in self.agents:
-            told = notice("meeting.no_agent", "there is no agent {name!r} in this meeting", name=name)
-            raise ConfigError(told + nearest(name, self.agents))
+            message = notice("meeting.no_agent", "there is no agent {name!r} in this meeting", name=name)
+            raise ConfigError(message + nearest(name, self.agents))
         return self.agents[name]
 
     def _check(self, person: str, right: Right) -> None:

@@ -48,8 +48,8 @@ class HumanTasks:
         task stays: pass its `run_id` to wait for it again. Raises `ConfigError` if no person has the role.
         """
         if role and self.people and role not in self.roles:
-            told = notice("collaboration.no_role", "no person has the role {role!r}", role=role)
-            raise ConfigError(told + nearest(role, self.roles))
+            text = notice("collaboration.no_role", "no person has the role {role!r}", role=role)
+            raise ConfigError(text + nearest(role, self.roles))
         agent, given = self._flow.agent, self._flow.as_input(dict(zip(_GIVEN, (details, reason, role), strict=True)))
         result = await (agent.run(given) if run_id is None else agent.start_or_resume(run_id, given))
         if result.questions:

@@ -11,7 +11,6 @@ from ..core.durations import dollars, seconds
 from ..core.errors import BadArguments, ConfigError, nearest
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
-from ..core.notices import notice
 from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.bases import ActionBase, ToolOptions
@@ -133,7 +132,7 @@ def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
     if schema is None:
         return FunctionTool(method, name=tool.name, description=tool.description, **_declarations(tool))
     if not isinstance(schema, Mapping) or not can_call(method, **dict.fromkeys(named)):
-        told = notice(
+        raise ConfigError.of(
             "tool.parameters",
             "tool {name}: `parameters` must be a JSON Schema or a pydantic class whose properties {method} "
             "accepts by name, not {given!r:.200}. Leave it out to use the signature.",
@@ -141,7 +140,6 @@ def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
             method=getattr(method, "__name__", "__call__"),
             given=own,
         )
-        raise ConfigError(told)
     run = method if schema is own else partial(_call_validated, own, method)
     about = {"name": tool.name, "description": tool.description, "parameters": schema, "execute": run}
     return DefinedTool(about | _declarations(tool))

@@ -53,8 +53,8 @@ def check_effect(name: str, effect: Any) -> Effect:
         if effect == known:
             return known
     where = f"tool {name}" if name else "@tool"
-    told = notice("tool.effect", "{where}: effect {effect!r} is unknown", where=where, effect=effect)
-    raise ConfigError(told + nearest(str(effect), EFFECTS))
+    message = notice("tool.effect", "{where}: effect {effect!r} is unknown", where=where, effect=effect)
+    raise ConfigError(message + nearest(str(effect), EFFECTS))
 
 
 class FunctionTool(ActionBase, Generic[P, R]):

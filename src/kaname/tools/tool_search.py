@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from ..core.errors import BadArguments, ConfigError, ToolNotFoundError
 from ..core.events import Effect
 from ..core.messages import DELEGATE, TRANSFER, Message, ToolCall, ToolResult, system
-from ..core.notices import notice
 from ..kernel.bases import ActionBase, ToolOptions, options_of
 from ..kernel.memo import Described
 from ..kernel.ports import Action, ToolContext
@@ -50,8 +49,7 @@ class ToolSearch:
     def __init__(self, above: int | None = MOST_LISTED, always: Iterable[str] = (), *, native: bool | None = None) -> None:
         names = [always] if isinstance(always, str) else [*always]
         if (above is not None and above < 0) or not all(isinstance(name, str) for name in names):
-            told = notice("tool_search.options", "above must be 0 or more, or None, and always a list of names of tools")
-            raise ConfigError(told)
+            raise ConfigError.of("tool_search.options", "above must be 0 or more, or None, and always a list of names of tools")
         self.above, self.always, self.native = above, frozenset(names), native
 
 

@@ -71,8 +71,8 @@ def configured_parts(config: Config, journal: Journal | str | Path | None = None
 def find_target(parts: Mapping[str, T], where: str, name: str) -> T:
     """Return the agent or workflow that a schedule or a webhook names, by default the first. Raises `ConfigError`."""
     if name and name not in parts:
-        told = notice("config.no_target", "{where}: there is no agent or workflow {name!r}", where=where, name=name)
-        raise ConfigError(told + nearest(name, parts))
+        message = notice("config.no_target", "{where}: there is no agent or workflow {name!r}", where=where, name=name)
+        raise ConfigError(message + nearest(name, parts))
     return parts[name or next(iter(parts))]
 
 

@@ -80,8 +80,8 @@ def _quote(text: str) -> str:
 
 
 def _does(task: Task) -> Notice:
-    told = notice("workflow.asks", "asks a person") if task.person else task.use.tool
-    return join_notices("", (told, " (", join_notices(", ", words), ")") if (words := conditions(task)) else (told,))
+    message = notice("workflow.asks", "asks a person") if task.person else task.use.tool
+    return join_notices("", (message, " (", join_notices(", ", words), ")") if (words := conditions(task)) else (message,))
 
 
 def _condition(task: Task) -> str:

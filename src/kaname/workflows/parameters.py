@@ -29,16 +29,16 @@ def parameter_problems(schema: Mapping[str, Any]) -> Iterator[Problem]:
     for name, held in schema["properties"].items():
         place = f"params.{name}"
         if (other := [key for key in held if key not in _ABOUT]) and "type" not in held:
-            told = notice("workflow.means_nothing", "{name!r} cannot be used here", name=other[0])
-            yield Problem("", place, told + nearest(other[0], _ABOUT))
+            message = notice("workflow.means_nothing", "{name!r} cannot be used here", name=other[0])
+            yield Problem("", place, message + nearest(other[0], _ABOUT))
         elif held.get("type", "string") not in _KINDS.values():
-            told = notice(
+            message = notice(
                 "workflow.no_type",
                 "the type of {name} must be one of {kinds}, not {given!r}",
                 name=name,
                 kinds=", ".join(_KINDS.values()),
                 given=held["type"],
             )
-            yield Problem("", place, told)
+            yield Problem("", place, message)
         elif "default" in held:
             yield from [Problem("", place, "default: " + one) for one in unfit(held["default"], held, name)]

@@ -121,8 +121,8 @@ class Workflow:
     def param(self, name: str) -> Any:
         """Return a handle for a parameter of the run."""
         if name not in self.parameters["properties"]:
-            told = notice("workflow.unknown_parameter", "there is no parameter {name!r}", name=name)
-            raise ConfigError(told + nearest(name, self.parameters["properties"]))
+            message = notice("workflow.unknown_parameter", "there is no parameter {name!r}", name=name)
+            raise ConfigError(message + nearest(name, self.parameters["properties"]))
         return Handle(f"params[{name!r}]")
 
     def handle(self, task: str) -> Any:
@@ -204,20 +204,20 @@ class Workflow:
                     ]
             action = self._registry.get(task.use.tool, None)
             if action is not None and task.retries and action.effect not in _REPEATED:
-                told = notice(
+                message = notice(
                     "workflow.not_repeated",
                     "retries: {tool} is {effect}, so it is not retried automatically. Declare it pure or idempotent if it is "
                     "safe to repeat",
                     tool=task.use.tool,
                     effect=action.effect,
                 )
-                found.append(Problem(task.name, "retries", told))
+                found.append(Problem(task.name, "retries", message))
             if task.on_failure == "compensate" and not undone:
-                told = notice(
+                message = notice(
                     "workflow.undoes_nothing",
                     "on_failure: compensate has nothing to undo: no step has an undo, and no tool is compensable",
                 )
-                found.append(Problem(task.name, "on_failure", told))
+                found.append(Problem(task.name, "on_failure", message))
         return found
 
     def check(self) -> Workflow:
@@ -345,8 +345,8 @@ def _read(flow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
         **dict.fromkeys(("on_failure", "alone", "person"), as_is),
     }
     if unknown := [key for key in given if key not in readers]:
-        told = notice("workflow.option", "unknown option {key!r}", key=unknown[0])
-        raise ConfigError(told + nearest(unknown[0], [*readers, "name"]))
+        message = notice("workflow.option", "unknown option {key!r}", key=unknown[0])
+        raise ConfigError(message + nearest(unknown[0], [*readers, "name"]))
     made = {key: readers[key](value) for key, value in given.items()}
     if "until" in made:
         made.setdefault("rounds", 10)

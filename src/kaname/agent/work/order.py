@@ -31,10 +31,9 @@ def request_for(item: QueuedRun, deps: Any = None) -> RunRequest:
     try:
         facts = [decode_body(Received.__name__, text) for text in json.loads(item.order)]
     except (ValueError, TypeError) as problem:
-        told = notice(
+        raise JournalError.of(
             "queue.order", "the order of run {run_id} cannot be read: {problem!r}", run_id=item.run_id, problem=problem
-        )
-        raise JournalError(told) from problem
+        ) from problem
     messages = tuple([fact.message for fact in facts if isinstance(fact, Received)])
     return RunRequest(item.run_id, messages, "either", item.session, item.user, **options)
 

@@ -160,19 +160,20 @@ def make_schedule(
 ) -> Schedule:
     """Return a schedule (see `Agent.schedule`). Raises `ConfigError` if something is wrong with it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        told = notice("schedule.name", "the name of a schedule can have letters, digits, - and _ only, not {name!r}", name=name)
-        raise ConfigError(told)
+        raise ConfigError.of(
+            "schedule.name", "the name of a schedule can have letters, digits, - and _ only, not {name!r}", name=name
+        )
     if sum([bool(cron), every is not None, at is not None]) != 1:
         raise ConfigError.of("schedule.when", "schedule {name}: set exactly one of cron, every and at", name=name)
     if missed not in MISSED:
-        told = notice(
+        raise ConfigError.of(
             "schedule.missed", "schedule {name}: missed must be skip, one or all, not {given!r}", name=name, given=missed
         )
-        raise ConfigError(told)
     zone, interval = _zone(tz), 0.0 if every is None else seconds(every)
     if every is not None and (not 1 <= interval <= _DAYS[-1] * _DAY or interval % 1):
-        told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, from 1s to 400d", name=name)
-        raise ConfigError(told)
+        raise ConfigError.of(
+            "schedule.every", "schedule {name}: every must be a number of whole seconds, from 1s to 400d", name=name
+        )
     check_order(**how)
     check_ids(session_id=how.get("session_id"), user_id=how.get("user_id"))
     made = Schedule(agent, name, user_input, cron, tz, interval, 0.0 if at is None else _moment(at, zone), missed, how)
@@ -189,11 +190,11 @@ def _check_cron(made: Schedule) -> None:
     except (CronSimError, AttributeError):  # it is not even a text
         found = None
     if not found:
-        told = notice(
+        message = notice(
             "schedule.cron", 'schedule {name}: {cron!r} is not a cron expression with five fields, such as "0 9 * * 1-5"',
             name=made.name, cron=made.cron,
         )  # fmt: skip
-        raise ConfigError(told)
+        raise ConfigError(message)
 
 
 def _zone(name: str) -> tzinfo:
@@ -202,8 +203,9 @@ def _zone(name: str) -> tzinfo:
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as problem:
-        told = notice("schedule.zone", '{name!r} is not a known time zone; write one such as "Asia/Tokyo"', name=name)
-        raise ConfigError(told) from problem
+        raise ConfigError.of(
+            "schedule.zone", '{name!r} is not a known time zone; write one such as "Asia/Tokyo"', name=name
+        ) from problem
 
 
 def _moment(given: Any, zone: tzinfo) -> float:
@@ -215,5 +217,6 @@ def _moment(given: Any, zone: tzinfo) -> float:
         datetime.fromtimestamp(float(found), UTC).astimezone(zone)  # it can be shown
         return float(found)
     except (ValueError, TypeError, OverflowError, OSError) as problem:
-        told = notice("schedule.at", '{given!r} is not a time; write one such as "2026-12-01T09:00"', given=given)
-        raise ConfigError(told) from problem
+        raise ConfigError.of(
+            "schedule.at", '{given!r} is not a time; write one such as "2026-12-01T09:00"', given=given
+        ) from problem

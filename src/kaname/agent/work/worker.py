@@ -268,8 +268,8 @@ class Worker:
         facts = await read_run(self._journal, item.run_id) if cards else []
         died = deaths(facts)
         if died >= DEATHS and (item.reason != AGAIN or item.attempts > 1):
-            told = notice("worker.deaths", "its process died {died} times without any progress of the run", died=died)
-            await self._put_aside(item, told)
+            message = notice("worker.deaths", "its process died {died} times without any progress of the run", died=died)
+            await self._put_aside(item, message)
             return
         if left := pause_left(died, time() - facts[-1].time) if facts else self._pause(item):
             await self._later(item, left)

@@ -7,7 +7,6 @@ import json
 import sqlite3
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...policies.reuse.cache import default_path
 from ...policies.reuse.store import CacheStore
 from ..main import DONE
@@ -24,8 +23,9 @@ def main(args: argparse.Namespace) -> int:
             store.clear()
         entries, held, on_disk = store.figures()
     except (sqlite3.Error, OSError) as problem:
-        message = notice("cache.cannot_open", "the cache {path} cannot be used: {problem}", path=store.path, problem=problem)
-        raise ConfigError(message) from problem
+        raise ConfigError.of(
+            "cache.cannot_open", "the cache {path} cannot be used: {problem}", path=store.path, problem=problem
+        ) from problem
     finally:
         store.close()
     screen = Screen()

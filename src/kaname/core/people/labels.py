@@ -58,8 +58,8 @@ def read_labels(given: Any, tool: str = "") -> ToolLabels:
         )
     for key in given:
         if key not in ToolLabels.__match_args__:
-            told = notice("labels.key", "the labels of {tool!r} have an unknown key {key!r}", tool=tool, key=key)
-            raise ConfigError(told + nearest(str(key), ToolLabels.__match_args__))
+            message = notice("labels.key", "the labels of {tool!r} have an unknown key {key!r}", tool=tool, key=key)
+            raise ConfigError(message + nearest(str(key), ToolLabels.__match_args__))
     role, prose, result = given.get("role"), given.get("prose", "strict"), given.get("result")
     parameters = given.get("parameters")
     _one_of(tool, "role", role, (None, *ROLES))

@@ -14,7 +14,6 @@ from ...core.encryption.keys import MasterKey, add_new_key, drop_old_keys, files
 from ...core.encryption.user_keys import UserKeys
 from ...core.errors import EncryptionError
 from ...core.install import this_command
-from ...core.notices import notice
 from ...stores.sqlite.copies import copies_of
 from ...stores.sqlite.media import seal_media, unseal_media
 from ...stores.sqlite.rewriting import seal_all, unseal_all
@@ -121,8 +120,9 @@ def _rename(path: Path, key: MasterKey, hidden: bool) -> Path:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             connection.execute("PRAGMA journal_mode = DELETE").fetchone()  # no files stay beside it, and nobody else uses it
         except sqlite3.OperationalError as problem:
-            message = notice("encryption.cannot_rename", "{path} cannot be renamed: {problem}", path=path, problem=problem)
-            raise EncryptionError(message) from problem
+            raise EncryptionError.of(
+                "encryption.cannot_rename", "{path} cannot be renamed: {problem}", path=path, problem=problem
+            ) from problem
     kind, _, name = str(row[0] if row else "").partition(" ")
     if kind != "user":
         return path

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.messages import Message, ToolResult
-from ...core.notices import notice
 from ...core.record import replace
 from ...core.tokens import tokens_of
 from ...kernel.bases import ContextBase, options_of
@@ -43,12 +42,11 @@ class LargeResults(ContextBase):
 
     def __init__(self, shown: int = SHOWN_LIMIT, forget_after: int | None = None, *, keep: int = _KEPT) -> None:
         if shown < _LEAST or (forget_after is not None and forget_after < 1) or keep < 0:
-            message = notice(
+            raise ConfigError.of(
                 "results.numbers",
                 "shown must be at least {least}, forget_after at least 1 and keep at least 0",
                 least=_LEAST,
             )
-            raise ConfigError(message)
         self._shown, self._after, self._keep = shown, forget_after, keep
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:

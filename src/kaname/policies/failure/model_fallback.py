@@ -266,10 +266,10 @@ def _resting_error(resting: Sequence[Instance]) -> ModelError:
     """Return the error of models of which none can be called now. It says when the first of them can."""
     found = [(one.breaker.rest, one.breaker.error or ModelUnavailable(ModelUnavailable.words)) for one in resting]
     rest, error = min(found, key=lambda one: (isinstance(one[1], ModelDenied | ModelNotFound), one[0]))
-    told = notice("model.all_resting", "no model can be called now: {problem}", problem=error.public)
+    text = notice("model.all_resting", "no model can be called now: {problem}", problem=error.public)
     kind = type(error) if isinstance(error, ModelDenied | ModelNotFound) else ModelUnavailable
     after = max(rest, _AT_LEAST)
-    return kind(told, provider=error.provider, model=error.model, status=error.status, retry_after=after)
+    return kind(text, provider=error.provider, model=error.model, status=error.status, retry_after=after)
 
 
 def _is_hopeful(error: ModelError) -> bool:

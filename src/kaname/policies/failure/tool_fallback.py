@@ -223,8 +223,8 @@ class FallbackStrategy(Policy):
             raise UnexpectedError(f"{kind}.execute_with_fallback returned {repr(said)[:100]}; expected a FallbackResult")
         last, output, error = tool.last, getattr(said, "output", None), getattr(said, "error", None)
         if said.degraded:
-            told = notice("fallback.own_failed", "{name} could not be used", name=tool.name)
-            return replace(last, output=None, error=str(error or last.error or told), gave_up=self.degrade)
+            text = notice("fallback.own_failed", "{name} could not be used", name=tool.name)
+            return replace(last, output=None, error=str(error or last.error or text), gave_up=self.degrade)
         same = not last.is_error and output == last.output
         return last if same else replace(last, output=output, error=error, shown=None)
 

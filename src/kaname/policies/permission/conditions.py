@@ -92,8 +92,8 @@ def read_conditions(given: Any, where: str) -> tuple[Condition, ...]:
         given = {"equals": given}
     for kind, wanted in given.items():
         if kind not in _KINDS:
-            told = notice("permit.no_condition", "{where}: there is no condition {kind!r}", where=where, kind=kind)
-            raise ConfigError(told + nearest(str(kind), _KINDS))
+            message = notice("permit.no_condition", "{where}: there is no condition {kind!r}", where=where, kind=kind)
+            raise ConfigError(message + nearest(str(kind), _KINDS))
         usable = {
             "one_of": isinstance(wanted, list | tuple) and bool(wanted),
             "starts_with": isinstance(wanted, str) and bool(wanted),

@@ -149,13 +149,13 @@ class Cache(Policy):
         if self._told or is_busy(problem):
             return
         self._told = True
-        told = notice(
+        message = notice(
             "cache.unusable",
             "the cache {path} cannot be used: {problem}. The run continues without it; delete the file to start a new cache",
             path=self.store.path,
             problem=problem,
         )
-        await view.warn("cache", told)
+        await view.warn("cache", message)
 
 
 class CacheLookup(Policy):

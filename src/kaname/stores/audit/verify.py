@@ -66,8 +66,8 @@ class _Walk:
                 continue
             entry = read_line(line[:-1])
             if entry is None:
-                told = notice("audit.no_entry", "the line is not an entry as it was written: it was changed")
-                yield BrokenLink(self.last.entries + 1, self._time, told)
+                message = notice("audit.no_entry", "the line is not an entry as it was written: it was changed")
+                yield BrokenLink(self.last.entries + 1, self._time, message)
                 self.last = Link(self.last.entries + 1, "")  # the next entry says which hash it had
                 continue
             yield from self._check(entry)
@@ -78,11 +78,13 @@ class _Walk:
         if place != expected:
             yield BrokenLink(min(expected, place), self._time, _gap(expected, place))
         elif self.last.hash and entry["prev"] != self.last.hash:
-            told = notice("audit.prev", "it does not follow from entry {before}: the hash before it differs", before=place - 1)
-            yield BrokenLink(place, self._time, told)
+            message = notice(
+                "audit.prev", "it does not follow from entry {before}: the hash before it differs", before=place - 1
+            )
+            yield BrokenLink(place, self._time, message)
         if wrong := mismatches(entry):
-            told = notice("audit.changed", "it was changed: {parts} does not fit its hash", parts=", ".join(wrong))
-            yield BrokenLink(place, self._time, told)
+            message = notice("audit.changed", "it was changed: {parts} does not fit its hash", parts=", ".join(wrong))
+            yield BrokenLink(place, self._time, message)
         if missing := [name for name in FIELDS if entry[name] is None]:
             self._erased[place] = self._time, missing
         if entry["kind"] == ERASED:
@@ -99,29 +101,31 @@ class _Walk:
         """Check a line without its end. A crash leaves one, but only after the last entry that was acknowledged."""
         head = file.read_head()
         if head is None or head.entries > self.last.entries:
-            told = notice("audit.cut", "the last line is incomplete: {size} bytes of it are there", size=len(line))
-            yield BrokenLink(self.last.entries + 1, self._time, told)
+            message = notice("audit.cut", "the last line is incomplete: {size} bytes of it are there", size=len(line))
+            yield BrokenLink(self.last.entries + 1, self._time, message)
 
     def check_head(self, head: Link | None) -> BrokenLink | None:
         if head is None:
-            told = notice(
+            message = notice(
                 "audit.no_head", "the file with the head is missing or unreadable, so entries after this one may be missing"
             )
-            return BrokenLink(self.last.entries, self._time, told)
+            return BrokenLink(self.last.entries, self._time, message)
         if head.entries > self.last.entries:
-            told = notice("audit.end", "the end is missing: the head says that there are {count} entries", count=head.entries)
-            return BrokenLink(self.last.entries + 1, self._time, told)
+            message = notice(
+                "audit.end", "the end is missing: the head says that there are {count} entries", count=head.entries
+            )
+            return BrokenLink(self.last.entries + 1, self._time, message)
         if self._hashes.get(head.entries, "") not in ("", head.hash):
-            told = notice("audit.other_head", "its hash differs from the head: the log was written anew")
-            return BrokenLink(head.entries, self._time, told)
+            message = notice("audit.other_head", "its hash differs from the head: the log was written anew")
+            return BrokenLink(head.entries, self._time, message)
         return None
 
     def find_unexplained(self) -> Iterator[BrokenLink]:
         """Yield the entries of which fields are missing, although no entry says that they were erased."""
         for place, (time, erased) in self._erased.items():
             if missing := [name for name in erased if name not in self._announced.get(place, ())]:
-                told = notice("audit.unexplained", "{parts} was erased, and no entry says so", parts=", ".join(missing))
-                yield BrokenLink(place, time, told)
+                message = notice("audit.unexplained", "{parts} was erased, and no entry says so", parts=", ".join(missing))
+                yield BrokenLink(place, time, message)
 
 
 def _gap(expected: int, place: int) -> str:

@@ -123,13 +123,13 @@ class Office:
         setting, source = await connection.fetchrow(_SYNC)
         if setting == "off" and source != "client":  # else a crash of the server would lose facts that were acknowledged
             if self._connections.is_pooled:
-                told = notice(
+                message = notice(
                     "journal.pg_not_synchronous",
                     "the server of the journal {where} acknowledges facts before they are on its disk (synchronous_commit "
                     "is off), and a crash of the server can lose the last ones. Set it to on for this user: ALTER ROLE",
                     where=self.address.shown,
                 )
-                getLogger("kaname").warning("%s", told)
+                getLogger("kaname").warning("%s", message)
             else:
                 self._connections.settings = "SET synchronous_commit = on"
 

@@ -62,10 +62,10 @@ def damage_error(where: str, what: str) -> JournalCorrupt:
 def _event(row: Any, where: str, held: Held) -> Event:
     run, seq, time, agent, kind, body, total = row[:7]
     if fact_sum(run, seq, time, agent, kind, body) != total:
-        told = notice(
+        message = notice(
             "journal.fact_checksum", "fact {number} of run {run_id} does not match its checksum", number=seq, run_id=run
         )
-        raise damage_error(where, told)
+        raise damage_error(where, message)
     return Event(run, seq, time, agent, decode_body(kind, attach(held, run, body) if STORED in body else body))
 
 

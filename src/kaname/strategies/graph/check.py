@@ -37,13 +37,13 @@ def _problems(graph: Graph, reserved: Sequence[str]) -> Iterator[Problem]:
             yield Problem(task.name, "name", notice("workflow.name_twice", "the name is used twice"))
         seen.add(task.name)
         if not task.name.strip() or any(mark in task.name for mark in MARKS) or task.name in reserved:
-            told = notice(
+            message = notice(
                 "workflow.no_name",
                 "{name!r} cannot be used as a name: it is empty, reserved, or contains one of {marks}",
                 name=task.name,
                 marks=" ".join(MARKS),
             )
-            yield Problem(task.name, "name", told)
+            yield Problem(task.name, "name", message)
         yield from _wrong_links(task, known)
         yield from _wrong_words(task, graph, known)
     for one in expressions(graph.outputs):
@@ -59,16 +59,16 @@ def _wrong_links(task: Task, known: Mapping[str, Task]) -> Iterator[Problem]:
         elif name not in known:
             yield Problem(task.name, "depends_on", _no_task(name, known))
     if task.needs > len(task.after):
-        told = notice(
+        message = notice(
             "workflow.needs_too_many",
             "{needs} tasks are needed, but depends_on lists only {count}",
             needs=task.needs,
             count=len(task.after),
         )
-        yield Problem(task.name, "needs", told)
+        yield Problem(task.name, "needs", message)
     if task.when == ON_FAILURE and not task.after:
-        told = notice("workflow.nothing_to_fail", "on_failure: the step depends on no other step")
-        yield Problem(task.name, "condition", told)
+        message = notice("workflow.nothing_to_fail", "on_failure: the step depends on no other step")
+        yield Problem(task.name, "condition", message)
 
 
 def _wrong_words(task: Task, graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
@@ -86,8 +86,8 @@ def _wrong_words(task: Task, graph: Graph, known: Mapping[str, Task]) -> Iterato
         for one in expressions(value):
             yield from [Problem(task.name, place, text) for text in _unknown(one, graph, known, more)]
             if place != "undo" and (task.name in one.names or ("steps", task.name) in one.paths()):
-                told = notice("workflow.speaks_of_itself", "{text}: a step cannot use its own result", text=one.text)
-                yield Problem(task.name, place, told)
+                message = notice("workflow.speaks_of_itself", "{text}: a step cannot use its own result", text=one.text)
+                yield Problem(task.name, place, message)
 
 
 def _no_task(name: str, known: Mapping[str, Task]) -> str:
@@ -106,13 +106,13 @@ def _unknown(expression: Expression, graph: Graph, known: Mapping[str, Task], mo
         if path[0] == "steps" and len(path) == 2 and path[1] not in known:
             yield said + _no_task(path[1], known)
         elif path[0] == "steps" and len(path) == 3 and path[2] not in TOLD:
-            told = notice(
+            message = notice(
                 "workflow.no_field", "a step has no field {name!r} (fields: {there})", there=", ".join(TOLD), name=path[2]
             )
-            yield said + told + nearest(path[2], TOLD)
+            yield said + message + nearest(path[2], TOLD)
         elif path[0] == "params" and len(path) == 2 and path[1] not in graph.params:
-            told = notice("workflow.no_parameter", "there is no parameter {name!r}", name=path[1])
-            yield said + told + nearest(path[1], graph.params)
+            message = notice("workflow.no_parameter", "there is no parameter {name!r}", name=path[1])
+            yield said + message + nearest(path[1], graph.params)
     if expression.constant:
         try:
             expression.value({})
@@ -139,8 +139,8 @@ def _circle(graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
                 stack.pop()
             elif following in inside and following != name:
                 around = [*path[path.index(following) :], following]
-                told = notice("workflow.circle", "circular dependency: {around}", around=" → ".join(reversed(around)))
-                yield Problem(name, "depends_on", told)
+                message = notice("workflow.circle", "circular dependency: {around}", around=" → ".join(reversed(around)))
+                yield Problem(name, "depends_on", message)
                 return
             elif following not in done and following not in inside:
                 path.append(following)
@@ -157,8 +157,8 @@ def _never(graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
             except BadExpression:
                 continue
             if not holds:
-                told = notice("workflow.never_runs", "this step can never run: {text} is always false", text=task.when.text)
-                yield Problem(task.name, "condition", told)
+                message = notice("workflow.never_runs", "this step can never run: {text} is always false", text=task.when.text)
+                yield Problem(task.name, "condition", message)
         elif isinstance(task.when, str) and task.when not in ("", ALWAYS, ON_FAILURE):
             yield Problem(
                 task.name, "condition", notice("workflow.no_condition", "{when!r} is not a condition", when=task.when)

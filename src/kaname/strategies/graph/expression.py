@@ -61,13 +61,13 @@ class Expression:
         try:
             self._tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-            told = notice(
+            message = notice(
                 "expression.unreadable",
                 "{text!r} is not a valid expression: {why}",
                 text=self.text,
                 why=getattr(problem, "msg", problem),
             )
-            raise BadExpression(told) from None
+            raise BadExpression(message) from None
         nodes = list(ast.walk(self._tree))
         if len(nodes) > _MOST_NODES:
             raise BadExpression(notice("expression.text_too_long", "the expression {text!r}… is too long", text=self.text[:60]))

@@ -111,8 +111,8 @@ def _limit(given: Any, number: int) -> float | None:
     try:
         return seconds(given)
     except ConfigError as problem:
-        told = notice("plan.timeout", "- timeout of step {number}: {problem}", number=number, problem=str(problem))
-        raise BadPlan(told) from None
+        message = notice("plan.timeout", "- timeout of step {number}: {problem}", number=number, problem=str(problem))
+        raise BadPlan(message) from None
 
 
 def plan_as_json(plan: Any) -> dict[str, Any]:

@@ -154,13 +154,13 @@ class Progress:
                 if call.round < task.rounds:
                     self._issue(node, call.place, call.round + 1, last=output)
                 else:
-                    told = notice(
+                    message = notice(
                         "workflow.until",
                         "{text} was still false after {rounds} rounds",
                         text=task.until.text,
                         rounds=task.rounds,
                     )
-                    self._item_failed(node, call.place, told)
+                    self._item_failed(node, call.place, message)
                 return
         node.outputs[call.place] = output
         if task.undo is not None:

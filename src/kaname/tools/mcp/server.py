@@ -137,10 +137,10 @@ class McpServer:
             words = f"; {said}" if (said := connection.process.last_words if connection.process is not None else "") else ""
             await self._give_up(connection)
             self._late = True
-            told = notice(
+            message = notice(
                 "mcp.start_timeout", "it did not answer within {limit:g} s (`start_timeout`){words}", limit=limit, words=words
             )
-            raise self._start_error(told, begun) from None
+            raise self._start_error(message, begun) from None
         except asyncio.CancelledError:
             await self._give_up(connection)
             raise
@@ -275,7 +275,7 @@ class McpServer:
         if connection.was_never_sent(problem, key) or connection.is_session_unknown(problem, key):
             gone = notice("mcp.unreachable", "the tool server {name!r} cannot be reached ({died})", name=self.name, died=died)
             return ToolResult(error=gone + _not_sent(tool))
-        told = notice(
+        message = notice(
             "mcp.went_away",
             "the tool server {name!r} stopped while {tool} was running ({died}); it is not known whether the "
             "call took effect. The next call restarts the server.",
@@ -283,7 +283,7 @@ class McpServer:
             tool=tool,
             died=died,
         )
-        return ToolResult(error=told)
+        return ToolResult(error=message)
 
     async def ask(self, method: str, *args: Any) -> Any:
         """Request something that only reads: a list, a resource, a prompt. Retried once if the connection is gone."""

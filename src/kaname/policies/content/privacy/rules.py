@@ -24,8 +24,8 @@ class PrivacyRules:
         known = ("*", *KINDS, *further)
         for kind, rule in given.items():
             if kind not in known and not any_kind:
-                told = notice("privacy.kind", "there is no kind of personal data {name!r}", name=kind)
-                raise ConfigError(told + nearest(str(kind), known))
+                message = notice("privacy.kind", "there is no kind of personal data {name!r}", name=kind)
+                raise ConfigError(message + nearest(str(kind), known))
             for direction, treatment in _by_direction(kind, rule).items():
                 self._by_direction[direction][kind] = treatment
 
@@ -55,8 +55,8 @@ def _by_direction(kind: str, rule: Any) -> dict[Direction, Treatment]:
         raise _treatment_error(kind, rule)
     for direction, treatment in rule.items():
         if direction not in DIRECTIONS:
-            told = notice("privacy.direction", "there is no direction {name!r} (kind {kind!r})", name=direction, kind=kind)
-            raise ConfigError(told + nearest(str(direction), DIRECTIONS))
+            message = notice("privacy.direction", "there is no direction {name!r} (kind {kind!r})", name=direction, kind=kind)
+            raise ConfigError(message + nearest(str(direction), DIRECTIONS))
         if treatment not in TREATMENTS:
             raise _treatment_error(kind, treatment)
     return {direction: rule.get(direction, "allow") for direction in DIRECTIONS}

@@ -89,8 +89,8 @@ def forms_of(given: Mapping[str, str] | Sequence[str]) -> tuple[DataForm, ...]:
         return tuple([DataForm(str(name), form.compiled) for name, one in given.items() for form in in_both_forms(one)])
     for name in given:
         if name not in KINDS:
-            told = notice("privacy.kind", "there is no kind of personal data {name!r}", name=name)
-            raise ConfigError(told + nearest(str(name), KINDS))
+            message = notice("privacy.kind", "there is no kind of personal data {name!r}", name=name)
+            raise ConfigError(message + nearest(str(name), KINDS))
     return tuple([form for form in built_in() if form.kind in given])
 
 

@@ -102,10 +102,10 @@ class Flow(Policy):
         verdict = self._judge(call, tool, view)
         if verdict is None or not verdict.waits:
             return None
-        told = notice(
+        text = notice(
             "flow.ask_call", "The agent has read text from outside and wants to run {name}:", name=visible_line(call.name)
         )
-        reason = join_notices("\n", (told, self.describe(call, view)))
+        reason = join_notices("\n", (text, self.describe(call, view)))
         if self._role(call, tool) == "reads":
             return Ask(RULE, reason)
         return Wait(RULE, reason, lambda: self._hold(call, sent, verdict, view))
@@ -157,8 +157,8 @@ class Flow(Policy):
     async def _warn_of_lost(self, box: Outbox, view: RunView) -> None:
         """Say that calls in the outbox are not made, because the run ends at a limit."""
         names = ", ".join([one.name for one in box.waiting])
-        told = notice("flow.lost", "not made, because a limit was reached before you could be asked: {names}", names=names)
-        await view.warn(FLOW, told)
+        text = notice("flow.lost", "not made, because a limit was reached before you could be asked: {names}", names=names)
+        await view.warn(FLOW, text)
 
     # What was read
 
@@ -204,12 +204,12 @@ class Flow(Policy):
         """Record that text from outside was read. It holds for the rest of the conversation."""
         if FLOW not in view.state.custom:
             if self.about.is_default and self._inherited is None:
-                told = notice(
+                text = notice(
                     "flow.on",
                     "this agent reads text from outside and can act, so calls that you did not ask for wait for your answer; "
                     'Flow("off") switches this off',
                 )
-                await view.warn(FLOW, told)
+                await view.warn(FLOW, text)
             await view.note(FLOW, {"source": source, "reply": view.state.replied}, shown=False)
 
     def _source_in(self, request: ModelRequest, view: RunView) -> str:
