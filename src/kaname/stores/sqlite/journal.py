@@ -122,8 +122,10 @@ class SqliteJournal(SqlJournal[SqliteHold]):
         try:
             await self._writer.transact(work, alone=not self._held)
         except JournalError:
-            for hold in taken:  # it was not committed
+            for hold in taken:
                 self._drop(run_id, hold.epoch)
+            if taken and not self.closed:  # should it have been committed all the same, nobody would ever release it
+                self._release_soon(run_id, taken)
             raise
         except asyncio.CancelledError:  # it is carried out all the same, and right after it this
             self._release_soon(run_id, taken)

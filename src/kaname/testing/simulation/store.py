@@ -145,7 +145,8 @@ class Store:
         self.until: dict[str, float] = {}  # until when heartbeats hold, by owner
         self.taken_for_dead: dict[str, float] = {}  # owners whose lock has got lost, and until when
         self.acknowledged: dict[str, dict[int, Event]] = {}
-        self.is_certain = not beats  # a process that acts for a run has it: none was taken for dead, or overtaken
+        # A process that acts for a run has it: none was taken for dead, or overtaken, and heartbeats arrive in time.
+        self.is_certain = not beats or not (weather.slow or weather.refused)
         self.news: list[SimulatedNews] = []
         connection = self.connection
         connection.store = None
