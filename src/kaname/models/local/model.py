@@ -268,7 +268,7 @@ def _not_downloaded() -> ConfigError:
 
 
 def _modification_time(path: Path) -> int:
-    """Return when the file was changed last; 0 if it is not there."""
+    """Return the time of the last change of a file in nanoseconds; 0 if the file does not exist."""
     return path.stat().st_mtime_ns if path.is_file() else 0
 
 

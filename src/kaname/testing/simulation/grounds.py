@@ -69,7 +69,7 @@ class Setting:
         return Agent(model, tools, name=name, journal=self.store.open(process), **options)
 
     def script(self, most: int = 3) -> Script:
-        """Return what the model replies: some calls, in some turns, and an answer."""
+        """Return the replies of a model: some calls, in some turns, and an answer."""
         return Script([self.calls() for _ in range(self.random.randint(1, most))])
 
     def calls(self, most: int = 3) -> list[Any]:

@@ -265,7 +265,7 @@ def money_is_conserved(evidence: Evidence) -> Found:
 
 
 def _unsettled(evidence: Evidence) -> float:
-    """Return what killed processes may have paid without an account hearing of it: one call for each run of theirs."""
+    """Return the highest cost that killed processes may have paid without an entry in an account: one call for each run."""
     cost = max([bill.cost for bill in evidence.outside.bills], default=0.0)
     return cost * evidence.world.kills * max(1, len(evidence.cards))
 

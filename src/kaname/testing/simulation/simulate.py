@@ -89,7 +89,7 @@ def play(
 
 
 def _weather(world: World) -> Weather:
-    """Return which faults a schedule has: some have none, and some have many."""
+    """Return the faults of a schedule: some have none, and some have many."""
     chance = world.random
     return Weather(
         slow=chance.choice((0.0, 0.0, 0.05, 0.3)),

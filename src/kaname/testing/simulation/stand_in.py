@@ -89,7 +89,7 @@ class StandIn:
         )
 
     def _script(self, agent: Agent[Any], chance: random.Random) -> Any:
-        """Return what the model of an agent replies: its own script, or calls of its tools with arguments that fit them."""
+        """Return the script of an agent's model: its own, or calls of its tools with arguments that fit them."""
         own = agent.recipe.model
         if isinstance(own, ScriptedModel):
             return own
