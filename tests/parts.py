@@ -65,7 +65,7 @@ async def until(true: Callable[[], Any], seconds: float = 60.0, *, freeing: bool
                 return found
             if freeing:
                 gc.collect()
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.1 if freeing else 0.005)  # looking for garbage takes a while, on a busy machine a long one
 
 
 async def listening(journal: Journal, run_id: str) -> None:

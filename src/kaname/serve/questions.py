@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.calls import call_key
 from ..core.errors import ConfigError
@@ -22,8 +22,10 @@ from ..policies.content.privacy.pseudonyms import labels_in
 from ..policies.permission.lasting import equal_arguments
 from ..run.result import Result
 from .language import in_language
-from .service import Service, Shown
 from .users import Caller
+
+if TYPE_CHECKING:  # the terminal works without the packages of the server
+    from .service import Service, Shown
 
 
 def with_arguments(given: Any) -> Any:
