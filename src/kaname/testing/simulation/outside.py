@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...core.errors import ModelUnavailable
 from ...core.messages import ModelReply, ModelRequest, Usage
+from ...core.notices import notice
 from ...kernel.bases import ModelBase, ModelInfo
 from ...kernel.ports import Emit, ToolContext
 from ...models.prices import Price
@@ -230,7 +231,7 @@ class SlowModel(ModelBase):
         there.tries += 1
         await there.pause(0.5)
         if there.world.chance(there.busy):
-            raise ModelUnavailable("the provider is busy", retry_after=0.2)
+            raise ModelUnavailable(notice("simulation.busy", "the provider is busy"), retry_after=0.2)
         there.die("while the model thinks")
         reply = await self._inner.reply(request, emit)
         heard = [False]
