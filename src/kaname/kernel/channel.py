@@ -254,13 +254,13 @@ class Channel:
         self.last_fact = event.seq
         if self._said or self._thought:
             self._said, self._thought = [], []
-        if self.is_read:
-            chunks = chunks_of(event)
-            if self.ring:
-                self._write((event.seq, chunks))
-                self.facts += 1
-            return self._relay(chunks)
-        return False
+        if not self.ring and not self.is_read:
+            return False
+        chunks = chunks_of(event)
+        if self.ring:
+            self._write((event.seq, chunks))
+            self.facts += 1
+        return self._above is not None and self._relay(chunks)
 
     def delta(self, text: str, kind: str, call_id: str, agent: str) -> bool:
         """Show a delta. Return True if it is time for a `pause`."""
@@ -271,7 +271,7 @@ class Channel:
         elif kind == "restarted":
             self._said, self._thought = [], []
             return self.show(delta_chunk(time(), agent, Delta("", kind)))  # type: ignore[arg-type]
-        if not self.is_read:
+        if not self.ring and not self.is_read:
             return False
         relayed = False
         if self._above is not None:
@@ -290,7 +290,7 @@ class Channel:
             self._write(Chunk(time(), agent, "delta", {"content": text}))
         else:
             self._write(delta_chunk(time(), agent, Delta(text, kind, call_id)))  # type: ignore[arg-type]
-        return relayed or not self.end % _EVERY or self._is_held_up
+        return relayed or not self.end % _EVERY or (self._patient is not None and self._is_held_up)
 
     def show(self, chunk: Chunk) -> bool:
         """Show a chunk that is not a fact of this run. Return True if it is time for a `pause`."""
