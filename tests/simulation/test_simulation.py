@@ -9,8 +9,9 @@ import pytest
 from kaname.testing.simulation import play, run_schedules
 from kaname.testing.simulation.grounds import OWN
 from kaname.testing.simulation.world import Killed, World, inside, simulated_time
+from tests.properties import nightly
 
-FEW, MANY = 10, 5_000
+FEW, MANY, NIGHTLY = 10, 2_000, 20_000
 REPAIRED = [  # schedules in which a promise was broken once
     ("children", 4),  # the call of a child that the journal could not record counted as failed, and the child was left behind
     ("children", 5),
@@ -33,10 +34,11 @@ def test_schedule_that_broke_a_promise_once_does_not_break_it_again(ground, seed
 
 
 @pytest.mark.slow
-def test_five_thousand_new_schedules_break_no_promise():
+@pytest.mark.parametrize("count", [MANY, *nightly(NIGHTLY)])
+def test_new_schedules_break_no_promise(count):
     given = os.environ.get("KANAME_SEED")
     first = random.SystemRandom().randrange(10**12) if given is None else int(given)
-    told = run_schedules(range(first, first + MANY))
+    told = run_schedules(range(first, first + count))
     assert told, told
 
 
