@@ -170,15 +170,17 @@ def runs_end(evidence: Evidence) -> Found:
 def effects_happen_once(evidence: Evidence) -> Found:
     again: Counter[str] = Counter()
     keys: dict[tuple[str, str], str] = {}
+    runs: dict[str, set[str]] = defaultdict(set)  # a fork makes a call that had been started once more, with the same key
     for run, _, started in evidence.bodies(ToolStarted):
         keys[run, started.call.id] = started.key
+        runs[started.key].add(run)
     for run, _, answered in evidence.bodies(Answered):
         if answered.key.startswith("in-doubt:") and answered.answer == "retry":
             call = answered.key.removeprefix("in-doubt:").rpartition(":")[0]
             again[keys.get((run, call), "")] += 1
     counts = Counter((deed.tool, deed.key) for deed in evidence.outside.deeds if not deed.undone)
     for (tool, key), number in counts.items():
-        if number > 1 + again[key] and evidence.effects.get(tool) in ("irreversible", "compensable"):
+        if number > max(1, len(runs[key])) + again[key] and evidence.effects.get(tool) in ("irreversible", "compensable"):
             yield "once", f"{tool} for {key} was done {number} times, {again[key]} times with a person's consent"
     done = {(deed.tool, deed.key) for deed in evidence.outside.deeds if not deed.undone}
     for run, _, finished in evidence.bodies(ToolFinished):
