@@ -26,7 +26,8 @@ from ..forms import caller_of, number
 from ..service import Service
 
 _LAST = 2_000  # runs whose durations, tools and models are told; all are counted
-_NEW, _TOGETHER = 300, 50  # runs whose facts one request reads because they have no digest, and digests that are stored at once
+_NEW, _RUNNING = 300, 100  # runs whose facts one request reads because they have no digest, or cannot have one yet
+_TOGETHER = 50  # digests that are stored at once
 _DAY = 86_400
 
 
@@ -75,24 +76,25 @@ class FigureRoutes:
     async def _count(self, cards: list[RunInfo]) -> AsyncGenerator[Calls, None]:
         """Yield the calls of each run: from its digest, or from its facts, and then the digest is stored.
 
-        Of a journal without digests of these runs, only the last ones are read, and the others by the next requests.
+        Of runs without a digest, only the last ones are read, and the others by the next requests.
         """
-        journal, new, read = self._service.journal, list[Digest](), 0
+        journal, new, left = self._service.journal, list[Digest](), {False: _NEW, True: _RUNNING}
         digests = journal.stores.digests
         known = {} if digests is None else {one.run_id: one for one in await digests.of([card.run_id for card in cards])}
         for card in cards:
             digest = known.get(card.run_id)
-            calls = None if digest is None or digest.seq != card.seq else _read_digest(digest)
+            calls = None if digest is None or digest.seq != card.seq else _read_digest(digest, card)
             if calls is None:
-                if read == _NEW:
-                    break
-                read += 1
+                running = card.status == "running"
+                if not left[running]:
+                    continue
+                left[running] -= 1
                 try:
                     events = await read_run(journal, card.run_id)
                 except RunNotFound:  # deleted meanwhile
                     continue
-                calls = count(events)
-                new += [] if card.status == "running" else [Digest(card.run_id, events[-1].seq, _encode(calls).decode())]
+                calls = count(events, card.created)
+                new += [] if running else [Digest(card.run_id, events[-1].seq, _encode(calls).decode())]
             if len(new) == _TOGETHER:
                 await self._keep(new)
             yield calls
@@ -138,23 +140,25 @@ class StoredCall(Struct, array_like=True):
 
 
 class Calls(Struct):
-    """The calls of a run. `form`: that of the digest, which is made again if another version has stored it."""
+    """The calls of a run. `form`: that of the digest, which is made again if another version has stored it. `created`: when the
+    run was created. An older version may delete a run without its digest, and record another one under the same id."""
 
     form: int
+    created: float
     tools: list[StoredCall]
     models: list[StoredCall]
 
 
-_FORM = 1
+_FORM = 2
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(Calls).decode
 
 
-def _read_digest(digest: Digest) -> Calls | None:
+def _read_digest(digest: Digest, card: RunInfo) -> Calls | None:
     try:
         calls = _decode(digest.text)
     except msgspec.MsgspecError:
         return None
-    return calls if calls.form == _FORM else None
+    return calls if (calls.form, calls.created) == (_FORM, card.created) else None
 
 
 class Uses:
@@ -186,12 +190,12 @@ class Uses:
         return told
 
 
-def count(events: list[Event]) -> Calls:
-    """Return the calls of a run.
+def count(events: list[Event], created: float) -> Calls:
+    """Return the calls of a run that was created at that time.
 
     A call of a tool lasts from its start to its end, a reply of a model from the fact before it.
     """
-    calls, begun = Calls(_FORM, [], []), dict[str, float]()
+    calls, begun = Calls(_FORM, created, [], []), dict[str, float]()
     model, before = "", events[0].time
     for event in events:
         match event.body:
