@@ -94,7 +94,21 @@ _SLOW += (
 )
 _SLOW += tuple(
     f"serve/test_{name}"
-    for name in ("a", "facts", "failures", "hooks", "leaving", "long", "mcp", "mounted", "node", "op", "runs", "slow")
+    for name in (
+        "a",
+        "facts",
+        "failures",
+        "fairness",
+        "hooks",
+        "leaving",
+        "long",
+        "mcp",
+        "mounted",
+        "node",
+        "op",
+        "runs",
+        "slow",
+    )
 )
 _SLOW += ("stores/postgres/test_postgres_crash.py", "stores/postgres/test_postgres_failover.py", "work/test_fleet.py")
 _SLOW += tuple(f"senses/test_{name}" for name in ("hostile", "local", "heard", "tools"))  # processes that load large libraries

@@ -249,13 +249,25 @@ async def test_journals_that_nobody_holds_are_let_go(tmp_path):
 
 async def test_a_takeover_in_the_same_process(tmp_path):
     journal = SqliteJournal(tmp_path / "journal.db")
+
+    class Long(ScriptedModel):
+        """Works on, and does not end before the run is taken over."""
+
+        async def reply(self, request, emit):
+            if len(request.messages) > 8:
+                await taken.wait()
+            return await super().reply(request, emit)
+
     for _ in range(10):
-        model = ScriptedModel(lambda r: call("add", a=len(r.messages), b=1) if len(r.messages) < 60 else "done")
+        taken = asyncio.Event()
+        model = Long(lambda r: call("add", a=len(r.messages), b=1) if len(r.messages) < 60 else "done")
         agent = Agent(model, [add], journal=journal, stops=max_steps(None) | per_tool(None))
         old = agent.run("go").start()
         while not await journal.runs(run_id=old.run_id):
             await asyncio.sleep(0.001)
-        assert (await agent.resume(old.run_id, takeover=True)).output == "done"
+        new = agent.resume(old.run_id, takeover=True).start()
+        asyncio.get_running_loop().call_later(0.01, taken.set)
+        assert (await new).output == "done"
         with pytest.raises(RunSuperseded):
             await old
     await journal.close()
