@@ -76,3 +76,49 @@ async def test_cancelled_work_gives_its_place_back_also_in_the_moment_in_which_i
     desk.ends["e1"].set()
     await last
     assert desk.served[-1] == "e1"
+
+
+async def test_work_without_a_name_has_no_more_places_than_a_user():
+    places, served = Places(2, 1), list[str]()
+
+    async def work(key, end):
+        async with places.take(key):
+            served.append(key)
+            await end.wait()
+
+    ends = [asyncio.Event() for _ in range(3)]
+    tasks = [asyncio.create_task(work(key, end)) for key, end in zip(("", "", "ann"), ends, strict=True)]
+    await settle()
+    assert served == ["", "ann"]
+    for end in ends:
+        end.set()
+    await asyncio.gather(*tasks)
+    assert served == ["", "ann", ""]
+
+
+async def test_free_place_is_given_without_looking_at_all_that_wait():
+    looks = 0
+
+    class Key(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            nonlocal looks
+            looks += 1
+            return super().__hash__()
+
+    places = Places(8, 2)
+
+    async def work(key):
+        async with places.take(key):
+            await asyncio.sleep(0)
+
+    async def looks_for_each(keys, each):
+        nonlocal looks
+        looks = 0
+        await asyncio.gather(*[work(Key(f"user {number % keys}")) for number in range(keys * each)])
+        return looks / (keys * each)
+
+    few = await looks_for_each(10, 4)
+    assert await looks_for_each(10, 100) < 2 * few, "many of each user"
+    assert await looks_for_each(1_000, 1) < 2 * few, "one of each of many users"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import NamedTuple
 
 MOST_KEYS = 500  # keys whose turns are remembered, and that are looked at when a worker takes runs
@@ -74,34 +75,43 @@ class Places:
     """
 
     def __init__(self, most: int, per_key: int) -> None:
-        self._most, self._per_key, self._turns, self._last = most, per_key, Turns(), 0
+        self._most, self._per_key = most, per_key
         self._busy = Counter[str]()
-        self._waiting: dict[int, tuple[Candidate, asyncio.Future[None]]] = {}
+        self._lines = OrderedDict[str, OrderedDict[asyncio.Future[None], None]]()  # by key, in the order of their turns
 
     @asynccontextmanager
     async def take(self, key: str) -> AsyncIterator[None]:
         """Wait for a place, and hold it for the block."""
-        self._last += 1
-        one = Candidate(self._last, key=key)
-        self._waiting[one.number] = one, (turn := asyncio.get_running_loop().create_future())
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(key, OrderedDict())[turn] = None
         try:
             self._hand_out()
             await turn
             yield
         finally:
-            if self._waiting.pop(one.number, None) is None:  # it got its place
-                self._busy[key] -= 1
-                self._busy += Counter()  # drop the keys without work
+            if turn in self._lines.get(key, ()):  # it still waits
+                self._leave_line(key, turn)
+            else:
+                self._busy -= Counter((key,))
                 self._hand_out()
 
+    def _leave_line(self, key: str, turn: asyncio.Future[None]) -> None:
+        del self._lines[key][turn]
+        if not self._lines[key]:
+            del self._lines[key]
+
     def _hand_out(self) -> None:
-        free = self._most - self._busy.total()
-        if not free or not self._waiting:
-            return
-        chosen = choose([one for one, _ in self._waiting.values()], self._busy, self._per_key, free, self._turns)
-        self._turns.note([one.key for one in chosen], self._last)
-        for one in chosen:
-            _, turn = self._waiting.pop(one.number)
-            self._busy[one.key] += 1
+        """Give the free places to keys with the least work, and of these to those whose turn is first.
+
+        Fewer keys have work than there are places. So it is enough to look at as many keys as there are places.
+        """
+        while self._lines and self._busy.total() < self._most:
+            key = min(islice(self._lines, self._most), key=self._busy.__getitem__)
+            if self._busy[key] == self._per_key:
+                return
+            self._busy[key] += 1
+            self._lines.move_to_end(key)
+            turn = next(iter(self._lines[key]))
+            self._leave_line(key, turn)
             if not turn.done():  # else its task was cancelled in this moment, and gives the place back
                 turn.set_result(None)
