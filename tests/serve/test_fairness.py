@@ -8,17 +8,20 @@ import socket
 import sys
 import time
 from base64 import b64encode
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from kaname import SqliteJournal
+import kaname.serve
+from kaname import Agent, MemoryJournal, ScriptedModel, SqliteJournal
 from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
 from kaname.kernel.stores import Digest
-from kaname.serve.users import Users
+from kaname.serve.users import Caller, Users
 from tests.parts import wait_until
 from tests.properties import nightly
 from tests.senses.files import picture
@@ -137,6 +140,86 @@ def test_figures_make_a_digest_again_that_they_cannot_read(tmp_path):
         for text in unreadable:
             asyncio.run(damage(text))
             assert http.get("/api/figures").json()["tools"] == first["tools"], text
+
+
+class SlowJournal(MemoryJournal):
+    """Each run is read when `may_read` is set, and counted. What `read` returns cannot be closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_read, self.reading = asyncio.Event(), 0
+
+    async def lineage(self, run_id: str, *more: Any, **named: Any) -> Any:
+        self.reading += 1
+        await self.may_read.wait()
+        return await super().lineage(run_id, *more, **named)
+
+    def read(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        return _Facts(super().read(run_id, after))
+
+
+class _Facts:
+    def __init__(self, facts: AsyncIterator[Event]) -> None:
+        self._facts = facts
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await anext(self._facts)
+
+
+def _visited(journal: SlowJournal) -> tuple[Agent, Any]:
+    """Return an agent, and its application, in which a caller without the header `x-name` has no name."""
+    agent = Agent(ScriptedModel(["hello", "hello"]), name="desk", journal=journal)
+    roles = frozenset(["talk"])
+
+    def who(scope: Any) -> Caller:
+        return Caller(dict(scope["headers"]).get(b"x-name", b"").decode(), roles)
+
+    return agent, kaname.serve.app(agent, who=who, recover=False, mcp=False, a2a=False)
+
+
+def _visitor(app: Any, address: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app, client=(address, 1)), base_url="http://localhost")
+
+
+async def test_visitors_without_a_name_take_turns_by_address():
+    journal = SlowJournal()
+    agent, app = _visited(journal)
+    journal.may_read.set()
+    await agent.run("hi", run_id="anyones")
+    await agent.run("hi", run_id="anns", user_id="ann")
+    journal.may_read.clear()
+    journal.reading = 0
+    async with _visitor(app, "192.0.2.1") as greedy, _visitor(app, "192.0.2.2") as other:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(MANY):
+                group.create_task(greedy.get("/api/runs/anyones"))
+            while not journal.reading:
+                await asyncio.sleep(0)
+            answers = [
+                group.create_task(other.get("/api/runs/anns", headers={"x-name": "ann"})),
+                group.create_task(other.get("/api/runs/anyones")),
+            ]
+            for _ in range(1_000):
+                await asyncio.sleep(0)
+            assert journal.reading == 4, "two of the address that asks for much, and those who came after it"
+            journal.may_read.set()
+        assert [answer.result().status_code for answer in answers] == [200, 200]
+
+
+@pytest.mark.parametrize("address", ["events", "facts"])
+async def test_facts_of_a_journal_of_ones_own_are_streamed(address):
+    journal = SlowJournal()
+    journal.may_read.set()
+    agent, app = _visited(journal)
+    await agent.run("hi", run_id="anyones")
+    async with _visitor(app, "192.0.2.1") as http:
+        answer = await http.get(f"/api/runs/anyones/{address}", headers={"accept": "text/event-stream"})
+    assert answer.status_code == 200
+    assert "hello" in answer.text
+    assert "completed" in answer.text
 
 
 def _message(*lines: str, **look: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from logging import getLogger
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,7 +23,7 @@ from ..core.reading.media_types import LARGEST_FILE
 from ..core.record import record, replace
 from .access import signin
 from .access.guessing import Rates, TokenRefused
-from .access.proxies import Proxies, parse_address
+from .access.proxies import Proxies, address_of, parse_address
 from .access.signin import Access
 from .encoding import PATIENCE, PIECE
 from .language import wanted_language
@@ -122,7 +121,7 @@ class RequestGuard:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = replace(self._let_in(scope, headers), language=wanted_language(headers))
             if caller.name and _bearer_token(headers):
-                await self.access.auditor.sign_in(caller, "token", _address(scope))
+                await self.access.auditor.sign_in(caller, "token", address_of(scope))
             scope["kaname.still"] = lambda: self._is_still(caller, scope, headers)
             line.user = caller.name
             tracing.current.set(
@@ -139,7 +138,7 @@ class RequestGuard:
             if line.status:
                 raise
             if isinstance(problem, TokenRefused):
-                await self.access.auditor.fail_sign_in("token", _address(scope))
+                await self.access.auditor.fail_sign_in("token", address_of(scope))
             elif isinstance(problem, AuditError):
                 problem = without_path(problem)
             await answer(problem, _path(scope), nobody(wanted_language(headers)))(scope, receive, sending)
@@ -159,7 +158,7 @@ class RequestGuard:
         if path in (*OPEN, *signin.OPEN) or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return nobody()
         caller = nobody() if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
-        wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))
+        wait = 0 if caller.is_admin else self._rates.wait(caller.name or address_of(scope))
         if wait:
             told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
             raise HttpRefused(429, told, retry_after=str(wait))
@@ -188,7 +187,7 @@ class RequestGuard:
             self.access.note_roles(found) if found is not None else None
         elif self._users is not None and self._users.requires_token:
             found = self._find_caller(scope, headers)
-        elif not _is_local(_address(scope)):
+        elif not _is_local(address_of(scope)):
             raise HttpRefused.of(
                 "serve.local_only",
                 "without users, this server answers only its own machine. Add one: kaname serve users add NAME",
@@ -225,7 +224,7 @@ class RequestGuard:
         """Return the user of the token or of the cookie, or None without both. A cookie counts only for our own page."""
         try:
             if token := _bearer_token(headers):
-                return self.access.check_token(token, _address(scope))
+                return self.access.check_token(token, address_of(scope))
             if self.access.signins is None or not _is_own_page(scope, headers):
                 return None
             found = self.access.signins.caller(self.access.signins.given_in(headers.get("cookie", "")))
@@ -322,7 +321,7 @@ class AccessLine:
                 "path": self._scope["path"][:500],
                 "status": self.status,
                 "ms": round((time.perf_counter() - self._begun) * 1000, 1),
-                "client": _address(self._scope),
+                "client": address_of(self._scope),
                 "user": self.user,
             }
             access.info(json.dumps(told, ensure_ascii=False))
@@ -393,11 +392,6 @@ def _is_own_page(scope: Scope, headers: dict[str, str]) -> bool:
     if site not in ("", "same-origin", "none") or (origin and not same):
         return False
     return scope["method"] in _SAFE or same or site == "same-origin"
-
-
-def _address(scope: Scope) -> str:
-    client: Any = scope.get("client")
-    return client[0] if client else ""
 
 
 def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:

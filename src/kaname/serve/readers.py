@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import wraps
 
 from starlette.requests import Request
@@ -12,10 +12,10 @@ from starlette.responses import Response
 from ..core.events import Event
 from ..core.turns import Places
 from ..kernel.ports import Journal
+from .access.proxies import address_of
 from .encoding import Part, Shared, join_parts
 from .forms import caller_of
 from .stream import while_client_waits
-from .users import Caller
 
 _AT_ONCE, _OF_ONE_USER = 8, 2  # requests that read at the same time
 _STRETCH = 50  # facts that a stream reads in one turn
@@ -37,23 +37,23 @@ class Readers:
 
         @wraps(handler)
         async def wait_and_handle(request: Request) -> Response:
-            async with while_client_waits(request), self._places.take(caller_of(request).name):
+            async with while_client_waits(request), self._places.take(_whose(request)):
                 return await handler(request)
 
         return wait_and_handle
 
     async def facts(
-        self, journal: Journal, run_id: str, after: int, caller: Caller, write: Callable[[Event], Awaitable[list[Part]]]
+        self, journal: Journal, run_id: str, after: int, request: Request, write: Callable[[Event], Awaitable[list[Part]]]
     ) -> AsyncGenerator[Part, None]:
         """Yield what `write` makes of the recorded facts of a run after a number. A stream waits for its turn again and again.
 
         A large part is yielded by itself: the client may never read it.
         """
-        async with aclosing(journal.read(run_id, after)) as facts:  # type: ignore[type-var]
+        async with _closing(journal.read(run_id, after)) as facts:
             goes_on = True
             while goes_on:
                 count, parts, goes_on = 0, list[Part](), False
-                async with self._places.take(caller.name):
+                async with self._places.take(_whose(request)):
                     async for fact in facts:
                         parts += (made := await write(fact))
                         count += 1
@@ -62,3 +62,19 @@ class Readers:
                             break
                 for part in join_parts(parts):
                     yield part
+
+
+def _whose(request: Request) -> str:
+    """Return the user whose turn a request takes; for a caller without a name, the address that it came from."""
+    name = caller_of(request).name
+    return f"user {name}" if name else f"address {address_of(request.scope)}"
+
+
+@asynccontextmanager
+async def _closing(facts: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[Event]]:
+    """Close the facts at the end, if they can be closed: a program's own journal may return an iterator without `aclose`."""
+    try:
+        yield facts
+    finally:
+        if (close := getattr(facts, "aclose", None)) is not None:
+            await close()

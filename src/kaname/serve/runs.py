@@ -190,18 +190,18 @@ class RunRoutes:
         if is_read_to_its_end(card, frames.after):
             return Response(status_code=204)
         caller = caller_of(request)
-        return Stream(self._streams, caller, self._follow(card.run_id, frames, caller), closing=lambda: _closing_frame(frames))
+        return Stream(self._streams, caller, self._follow(request, card.run_id, frames), closing=lambda: _closing_frame(frames))
 
-    async def _follow(self, run_id: str, frames: Frames, caller: Caller) -> AsyncGenerator[Part, None]:
+    async def _follow(self, request: Request, run_id: str, frames: Frames) -> AsyncGenerator[Part, None]:
         """Yield the frames of the recorded facts, then of those to come."""
-        journal, after = self._service.journal, frames.after
+        journal, after, caller = self._service.journal, frames.after, caller_of(request)
 
         async def write(fact: Event) -> list[Part]:
             nonlocal after
             after = fact.seq
             return frames.take(chunks_for(chunks_of(fact), caller))
 
-        async with aclosing(self._service.readers.facts(journal, run_id, after, caller, write)) as parts:
+        async with aclosing(self._service.readers.facts(journal, run_id, after, request, write)) as parts:
             async for part in parts:
                 yield part
         async for part in _frame_chunks(batches(journal, run_id, after), frames, caller):

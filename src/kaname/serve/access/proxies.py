@@ -54,6 +54,12 @@ class Proxies:
         return any(address in network for network in self._networks)
 
 
+def address_of(scope: Scope) -> str:
+    """Return the address that a request came from. A Unix socket has none."""
+    client: Any = scope.get("client")
+    return client[0] if client else ""
+
+
 def _network(named: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(named.strip(), strict=False)

@@ -55,7 +55,7 @@ class FactRoutes:
         if request.headers.get("accept", "").startswith("text/event-stream"):
             if is_read_to_its_end(card, after):
                 return Response(status_code=204)
-            frames = _frames(self._service, card.run_id, after, caller)
+            frames = _frames(self._service, card.run_id, after, request)
             return Stream(self._streams, caller, frames, closing=lambda: event({"type": "closing"}, "closing"))
         if asked.get("whole") in ("1", "true"):
             events = await read_whole(self._service.journal, card.run_id, number(request, "upto", card.seq, 1, 10**8))
@@ -96,12 +96,12 @@ class FactRoutes:
         return await self._service.card(request.path_params["run_id"], caller_of(request))
 
 
-async def _frames(service: Service, run_id: str, after: int, caller: Caller) -> AsyncGenerator[Part, None]:
+async def _frames(service: Service, run_id: str, after: int, request: Request) -> AsyncGenerator[Part, None]:
     """Yield all recorded facts; then each new fact as soon as it is recorded, and the deltas before it as they come.
 
     Only the frames are kept in memory while the client is waited for: it may never read them.
     """
-    journal = service.journal
+    journal, caller = service.journal, caller_of(request)
     writer = FactWriter(journal, caller)
 
     async def write(fact: Event) -> list[Part]:
@@ -109,7 +109,7 @@ async def _frames(service: Service, run_id: str, after: int, caller: Caller) -> 
         after = fact.seq
         return [*await _frame(fact, writer)]
 
-    async with aclosing(service.readers.facts(journal, run_id, after, caller, write)) as parts:
+    async with aclosing(service.readers.facts(journal, run_id, after, request, write)) as parts:
         async for part in parts:
             yield part
     async for chunks in batches(journal, run_id, after, whole=True):
