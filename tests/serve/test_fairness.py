@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import sys
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from kaname import Agent, MemoryJournal, ScriptedModel, SqliteJournal
 from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
+from kaname.kernel.ports import Journal
 from kaname.kernel.stores import Digest
 from kaname.serve.users import Caller, Users
 from tests.parts import wait_until
@@ -32,14 +35,24 @@ BLIND = "tests/serve/blind.py:agents"
 MANY = 30
 
 
-async def _record(folder: Path, run_id: str, owner: str, facts: int) -> None:
-    journal = SqliteJournal(folder / "journal.db")
-    bodies = [Opened(user=owner), *[Received(user(f"{number} " + "word " * 50)) for number in range(facts)]]
-    bodies.append(Stopped(Stop("completed")))
+async def _record(journal: Journal, run_id: str, owner: str, words: list[str]) -> None:
+    bodies = [Opened(user=owner), *[Received(user(one)) for one in words], Stopped(Stop("completed"))]
     lease = await journal.claim(run_id)
     now = time.time()
     await journal.append([Event(run_id, seq, now, "blind", body) for seq, body in enumerate(bodies, 1)], lease.epoch)
-    await journal.close()
+    await journal.release(run_id, lease.epoch)
+
+
+def _store(folder: Path, run_id: str, owner: str, words: list[str]) -> None:
+    async def record() -> None:
+        journal = SqliteJournal(folder / "journal.db")
+        await _record(journal, run_id, owner, words)
+        await journal.close()
+
+    asyncio.run(record())
+
+
+WORDS = [f"{number} " + "word " * 50 for number in range(1_500)]
 
 
 def _tokens(folder: Path) -> dict[str, str]:
@@ -68,8 +81,8 @@ def _is_answered(one: socket.socket) -> bool:
 @pytest.mark.parametrize("address", ["facts", *nightly("messages", "state")])
 def test_another_user_is_answered_before_the_many_requests_of_one_are(tmp_path, address):
     tokens = _tokens(tmp_path)
-    asyncio.run(_record(tmp_path, "long", "greedy", 1_500))
-    asyncio.run(_record(tmp_path, "short", "other", 2))
+    _store(tmp_path, "long", "greedy", WORDS)
+    _store(tmp_path, "short", "other", WORDS[:2])
     with serving(tmp_path, agents=BLIND) as served, client(served, tokens["other"]) as http:
         assert http.get("/api/runs/short").status_code == 200
         asking = [_ask(served, tokens["greedy"], f"/api/runs/long/{address}") for _ in range(MANY)]
@@ -84,8 +97,8 @@ def test_another_user_is_answered_before_the_many_requests_of_one_are(tmp_path, 
 
 def test_reading_ends_when_its_clients_leave(tmp_path):
     tokens = _tokens(tmp_path)
-    asyncio.run(_record(tmp_path, "long", "greedy", 1_500))
-    asyncio.run(_record(tmp_path, "short", "greedy", 2))
+    _store(tmp_path, "long", "greedy", WORDS)
+    _store(tmp_path, "short", "greedy", WORDS[:2])
     with serving(tmp_path, "--log-level", "info", agents=BLIND) as served, client(served, tokens["greedy"]) as http:
         asking = [_ask(served, tokens["greedy"], "/api/runs/long/facts") for _ in range(MANY)]
         wait_until(lambda: any(map(_is_answered, asking)))
@@ -143,11 +156,11 @@ def test_figures_make_a_digest_again_that_they_cannot_read(tmp_path):
 
 
 class SlowJournal(MemoryJournal):
-    """Each run is read when `may_read` is set, and counted. What `read` returns cannot be closed."""
+    """A run is loaded when `may_read` is set. What `read` returns cannot be closed. `reading`, `facts`: how many were read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.may_read, self.reading = asyncio.Event(), 0
+        self.may_read, self.reading, self.facts = asyncio.Event(), 0, 0
 
     async def lineage(self, run_id: str, *more: Any, **named: Any) -> Any:
         self.reading += 1
@@ -155,17 +168,18 @@ class SlowJournal(MemoryJournal):
         return await super().lineage(run_id, *more, **named)
 
     def read(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
-        return _Facts(super().read(run_id, after))
+        return _Facts(self, super().read(run_id, after))
 
 
 class _Facts:
-    def __init__(self, facts: AsyncIterator[Event]) -> None:
-        self._facts = facts
+    def __init__(self, journal: SlowJournal, facts: AsyncIterator[Event]) -> None:
+        self._journal, self._facts = journal, facts
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
     async def __anext__(self) -> Event:
+        self._journal.facts += 1
         return await anext(self._facts)
 
 
@@ -220,6 +234,73 @@ async def test_facts_of_a_journal_of_ones_own_are_streamed(address):
     assert answer.status_code == 200
     assert "hello" in answer.text
     assert "completed" in answer.text
+
+
+@pytest.mark.parametrize("address", ["events", "facts"])
+async def test_streams_that_are_not_read_hold_few_large_facts_and_no_place(address):
+    journal = SlowJournal()
+    journal.may_read.set()
+    await _record(journal, "anyones", "", [f"{number} " + "x" * 40_000 for number in range(100)])
+    _, app = _visited(journal)
+    unread = 5
+    waiting = asyncio.Semaphore(0)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            waiting.release()
+            await asyncio.Event().wait()
+
+    async with _visitor(app, "192.0.2.1") as http:
+        request = http.build_request("GET", f"/api/runs/anyones/{address}", headers={"accept": "text/event-stream"})
+        head = {"type": "http", "method": "GET", "path": request.url.path, "headers": request.headers.raw}
+        scope = {**head, "client": ("192.0.2.1", 1), "query_string": b""}
+        streams = [asyncio.create_task(app(dict(scope), receive, send)) for _ in range(unread)]
+        for _ in streams:
+            await waiting.acquire()
+        assert journal.facts <= 3 * unread
+        assert (await http.get("/api/runs/anyones")).json()["status"] == "completed"
+        for stream in streams:
+            stream.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+
+@pytest.mark.parametrize("address", ["events", "facts"])
+def test_slow_reader_of_a_server_that_shuts_down_gets_whole_events_and_the_place_to_continue_from(tmp_path, address):
+    sizes = [200_000 if number % 10 == 5 else 1_500 for number in range(300)]
+
+    _store(tmp_path, "long", "", [f"{number} " + "x" * size for number, size in enumerate(sizes)])
+    with serving(tmp_path, agents=BLIND) as served:
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8_192)
+        one.connect(("127.0.0.1", served.port))
+        one.sendall(f"GET /api/runs/long/{address} HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n".encode())
+        answer = HTTPResponse(one)
+        answer.begin()
+        read = answer.read(100_000)
+        served.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not _listens(served))
+        *frames, last, rest = (read + answer.read()).decode().split("\n\n")
+        one.close()
+    assert rest == ""
+    assert last.startswith("event: closing\n")
+    fields = [dict(line.split(": ", 1) for line in frame.splitlines()) for frame in frames]
+    told = [json.loads(one["data"]) for one in fields]
+    assert len(told) < len(sizes), "it was not sent whole"
+    ids = [int(one["id"]) for one in fields if "id" in one]
+    assert ids == list(range(ids[0], ids[-1] + 1))
+    if address == "events":
+        assert json.loads(last.partition("data: ")[2])["data"] == {"status": "closing", "after": ids[-1]}
+
+
+def _listens(served: Served) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", served.port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def _message(*lines: str, **look: Any) -> dict[str, Any]:

@@ -7,7 +7,8 @@ than the piece that it has not taken.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from math import isfinite
 from typing import Any
 from weakref import WeakValueDictionary
@@ -52,7 +53,7 @@ class Shared:
         self.data = data
 
 
-Part = bytes | Shared
+Part = bytes | Shared | tuple["Part", ...]  # a tuple: a frame with a text that is shared
 _held: WeakValueDictionary[int, Shared] = WeakValueDictionary()
 
 
@@ -67,21 +68,35 @@ def share(data: bytes) -> Part:
     return found
 
 
-def join_parts(parts: list[Part]) -> list[Part]:
-    """Join the parts that are not shared, and return the same bytes in as few parts as possible."""
-    whole: list[Part] = []
+def size_of(part: Part) -> int:
+    """Return the number of bytes."""
+    if isinstance(part, tuple):
+        return sum(map(size_of, part))
+    return len(part.data if isinstance(part, Shared) else part)
+
+
+def join_parts(parts: Iterable[Part]) -> list[Part]:
+    """Join small parts into parts of at most `PIECE` bytes. A larger one, and one with a shared text, stays as it is."""
+    joined: list[Part] = []
     small: list[bytes] = []
+    size = 0
     for part in parts:
-        if isinstance(part, Shared):
-            whole += [b"".join(small), part]
-            small = []
-        else:
+        size += size_of(part)
+        if small and (size > PIECE or not isinstance(part, bytes)):
+            joined.append(b"".join(small))
+            small, size = [], size_of(part)
+        if isinstance(part, bytes):
             small.append(part)
-    return [*whole, b"".join(small)]
+        else:
+            joined.append(part)
+            size = 0
+    return [*joined, b"".join(small)] if small else joined
 
 
 def pieces(part: Part) -> Iterator[bytes]:
     """Return the bytes in pieces that are sent, and waited for, one by one."""
+    if isinstance(part, tuple):
+        return chain.from_iterable(map(pieces, part))
     data = part.data if isinstance(part, Shared) else part
     if len(data) <= PIECE:
         return iter((data,))

@@ -13,12 +13,12 @@ from ..core.events import Event
 from ..core.turns import Places
 from ..kernel.ports import Journal
 from .access.proxies import address_of
-from .encoding import Part, Shared, join_parts
+from .encoding import PIECE, Part, join_parts, size_of
 from .forms import caller_of
 from .stream import while_client_waits
 
 _AT_ONCE, _OF_ONE_USER = 8, 2  # requests that read at the same time
-_STRETCH = 50  # facts that a stream reads in one turn
+_STRETCH = 50  # facts that a stream reads in one turn; fewer if they are large
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -47,21 +47,28 @@ class Readers:
     ) -> AsyncGenerator[Part, None]:
         """Yield what `write` makes of the recorded facts of a run after a number. A stream waits for its turn again and again.
 
-        A large part is yielded by itself: the client may never read it.
+        In one turn it reads little more than one part: the client may never read it.
         """
         async with _closing(journal.read(run_id, after)) as facts:
             goes_on = True
             while goes_on:
-                count, parts, goes_on = 0, list[Part](), False
                 async with self._places.take(_whose(request)):
-                    async for fact in facts:
-                        parts += (made := await write(fact))
-                        count += 1
-                        del fact
-                        if goes_on := count == _STRETCH or any(isinstance(one, Shared) for one in made):
-                            break
-                for part in join_parts(parts):
+                    parts, goes_on = await _read_stretch(facts, write)
+                for part in parts:
                     yield part
+
+
+async def _read_stretch(
+    facts: AsyncIterator[Event], write: Callable[[Event], Awaitable[list[Part]]]
+) -> tuple[list[Part], bool]:
+    """Return what `write` makes of the next facts, joined, and whether there may be more facts."""
+    parts, count, size = list[Part](), 0, 0
+    async for fact in facts:
+        made = await write(fact)
+        parts, count, size = parts + made, count + 1, size + sum(map(size_of, made))
+        if count == _STRETCH or size >= PIECE:
+            return join_parts(parts), True
+    return join_parts(parts), False
 
 
 def _whose(request: Request) -> str:

@@ -25,7 +25,7 @@ from ..run.figures import rate
 from ..run.result import Result
 from ..run.run import Run, find_live
 from .changes import Changes
-from .encoding import Json, Part
+from .encoding import Json, Part, join_parts
 from .forms import (
     LAST,
     Answers,
@@ -98,6 +98,7 @@ class RunRoutes:
                 self._streams,
                 caller,
                 _frame_chunks(batches_of(reader), frames, caller),
+                sent=frames.note_sent,
                 closing=lambda: _closing_frame(frames),
                 left=left,
                 headers={**place, "x-run-id": quote(run.run_id)},
@@ -190,7 +191,8 @@ class RunRoutes:
         if is_read_to_its_end(card, frames.after):
             return Response(status_code=204)
         caller = caller_of(request)
-        return Stream(self._streams, caller, self._follow(request, card.run_id, frames), closing=lambda: _closing_frame(frames))
+        parts = self._follow(request, card.run_id, frames)
+        return Stream(self._streams, caller, parts, sent=frames.note_sent, closing=lambda: _closing_frame(frames))
 
     async def _follow(self, request: Request, run_id: str, frames: Frames) -> AsyncGenerator[Part, None]:
         """Yield the frames of the recorded facts, then of those to come."""
@@ -333,7 +335,7 @@ async def _frame_chunks(
 ) -> AsyncGenerator[Part, None]:
     """Yield frames. Only the frames are kept in memory while the client is waited for: it may never read them."""
     async for chunks in stretches:
-        parts = frames.take(chunks_for(chunks, caller))
+        parts = join_parts(frames.take(chunks_for(chunks, caller)))
         chunks.clear()
         for part in parts:
             yield part

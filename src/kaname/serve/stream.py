@@ -6,6 +6,7 @@ One sweeper keeps idle streams alive, and aborts those whose client has stopped 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from starlette.responses import Response
 
 from ..core.chunks import PARTS, Chunk
 from ..core.notices import notice
-from .encoding import PATIENCE, Part, join_parts, pieces, share, to_json
+from .encoding import PATIENCE, Part, pieces, share, size_of, to_json
 from .problems import HttpRefused
 from .users import Caller
 
@@ -37,7 +38,7 @@ def event(value: Any, name: str = "") -> bytes:
 
 
 class Frames:
-    """Turn the chunks of a run into frames, numbered without gaps.
+    """Turn the chunks of a run into frames, numbered without gaps. `after`: the last fact whose frames were sent.
 
     The id of a frame is the number of the fact: the place to continue from. If a fact has several chunks, the last one has that
     id; the ids before it are `7.1`, `7.2`: of fact 7, so many chunks were sent.
@@ -47,14 +48,18 @@ class Frames:
         self.after, self._skip = _place(last_id)
         self._fact = self.after + 1 if self._skip else 0
         self._seq = self._told = 0
+        self._written = self._sent = 0  # bytes
+        self._ends = deque[tuple[int, int]]()  # of each fact that is not sent yet: the bytes up to its end, and its number
 
     def take(self, chunks: list[Chunk]) -> list[Part]:
-        """Return the frames of some chunks, joined. A large text is a part of its own, which all readers of the run share."""
-        parts: list[Part] = []
-        for chunk in chunks:
-            if not self._is_seen(chunk):
-                parts += self._frame(chunk)
-        return join_parts(parts)
+        """Return the frames of some chunks. All readers of the run share a large text."""
+        return [self._frame(chunk) for chunk in chunks if not self._is_seen(chunk)]
+
+    def note_sent(self, part: Part) -> None:
+        """Remember that the next bytes were sent."""
+        self._sent += size_of(part)
+        while self._ends and self._ends[0][0] <= self._sent:
+            _, self.after = self._ends.popleft()
 
     def _is_seen(self, chunk: Chunk) -> bool:
         if self._skip and chunk.data.get("fact") == self._fact:
@@ -63,13 +68,16 @@ class Frames:
             return True
         return False
 
-    def _frame(self, chunk: Chunk) -> tuple[Part, ...]:
+    def _frame(self, chunk: Chunk) -> Part:
         self._seq += 1
         head = self._id(chunk) + b"event: %b\ndata: " % chunk.type.encode()
-        body = _encode(chunk)
-        if isinstance(body, bytes):
-            return (b'%b%b,"seq":%d}\n\n' % (head, body, self._seq),)
-        return head, body, b',"seq":%d}\n\n' % self._seq
+        body, tail = _encode(chunk), b',"seq":%d}\n\n' % self._seq
+        frame: Part = b"%b%b%b" % (head, body, tail) if isinstance(body, bytes) else (head, body, tail)
+        self._written += size_of(frame)
+        fact = chunk.data.get("fact")
+        if fact is not None and chunk.type not in PARTS:
+            self._ends.append((self._written, fact))
+        return frame
 
     def _id(self, chunk: Chunk) -> bytes:
         fact = chunk.data.get("fact")
@@ -78,7 +86,7 @@ class Frames:
         if chunk.type in PARTS:
             self._told += 1
             return b"id: %d.%d\n" % (fact, self._told)
-        self.after, self._told, self._skip = fact, 0, 0
+        self._told, self._skip = 0, 0
         return b"id: %d\n" % fact
 
 
@@ -160,8 +168,8 @@ class Streams:
 class Stream(Response):
     """A response that continues until its frames end.
 
-    `frames`: yields the bytes. `closing`: returns the last bytes if the server shuts down. `left`: called if the client leaves
-    before the end.
+    `frames`: yields the bytes. A part is sent whole, also if the server shuts down. `sent`: called with each part as soon as it
+    was sent. `closing`: returns the last bytes if the server shuts down. `left`: called if the client leaves before the end.
     """
 
     def __init__(
@@ -170,16 +178,17 @@ class Stream(Response):
         caller: Caller,
         frames: AsyncGenerator[Part, None],
         *,
+        sent: Callable[[Part], None] = lambda part: None,
         closing: Callable[[], bytes] = bytes,
         left: Callable[[], None] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         self.caller, self.background, self.status_code = caller, None, 200
-        self._streams, self._frames, self._closing, self._left = streams, frames, closing, left
+        self._streams, self._frames, self._note_sent, self._closing, self._left = streams, frames, sent, closing, left
         given = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
         self._own = [*[(name, value) for name, value in HEADERS if name not in given], *given.items()]
         self._has_comments = b"content-type" not in given  # another format has none, and is not kept alive by them
-        self._sending, self._sent, self._ending, self._gone = 0.0, 0.0, False, False
+        self._sending, self._sent, self._ending, self._gone, self._in_part = 0.0, 0.0, False, False, False
         self._task: asyncio.Task[Any] | None = None
         self._send: Any = None
         self._abort: Callable[[], None] = self._leave
@@ -201,13 +210,18 @@ class Stream(Response):
             await whole({"type": "http.response.start", "status": 200, "headers": self._own})
             async with aclosing(self._frames) as frames:
                 async for part in frames:
+                    self._in_part = True
                     for piece in pieces(part) if part else ():
                         self._sending = self._sent = loop.time()
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                         self._sending = 0.0
-            await send({"type": "http.response.body", "body": b""})
+                    self._in_part = False
+                    self._note_sent(part)
+                    if self._ending:
+                        break
+            await send({"type": "http.response.body", "body": self._closing() if self._ending else b""})
         except asyncio.CancelledError:
-            if not self._gone and not self._ending:
+            if not self._gone and (self._in_part or not self._ending):
                 raise
             if self._task is not None:
                 self._task.uncancel()
@@ -230,8 +244,9 @@ class Stream(Response):
             self._task.cancel()
 
     def end(self) -> None:
-        self._ending = True
-        if self._task is not None:
+        """End the stream with its closing bytes. A part that is being sent is sent to its end."""
+        ending, self._ending = self._ending, True
+        if self._task is not None and not ending and not self._in_part:
             self._task.cancel()
 
     def look_after(self, now: float) -> None:

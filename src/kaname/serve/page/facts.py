@@ -107,7 +107,7 @@ async def _frames(service: Service, run_id: str, after: int, request: Request) -
     async def write(fact: Event) -> list[Part]:
         nonlocal after
         after = fact.seq
-        return [*await _frame(fact, writer)]
+        return [await _frame(fact, writer)]
 
     async with aclosing(service.readers.facts(journal, run_id, after, request, write)) as parts:
         async for part in parts:
@@ -130,9 +130,9 @@ async def _frames(service: Service, run_id: str, after: int, request: Request) -
     yield event({"type": "over"}, "over")
 
 
-async def _frame(fact: Event, writer: FactWriter) -> tuple[Part, ...]:
+async def _frame(fact: Event, writer: FactWriter) -> Part:
     head, body = b"id: %d\nevent: fact\ndata: " % fact.seq, await writer.write(fact)
-    return (b"%b%b\n\n" % (head, body),) if len(body) <= PIECE else (head, share(body), b"\n\n")
+    return b"%b%b\n\n" % (head, body) if len(body) <= PIECE else (head, share(body), b"\n\n")
 
 
 async def _frames_between(journal: Journal, run_id: str, after: int, upto: int | None, writer: FactWriter) -> list[Part]:
@@ -141,7 +141,7 @@ async def _frames_between(journal: Journal, run_id: str, after: int, upto: int |
     async for one in journal.read(run_id, after):
         if upto is not None and one.seq > upto:
             break
-        found += await _frame(one, writer)
+        found.append(await _frame(one, writer))
     return found
 
 
