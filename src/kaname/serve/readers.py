@@ -49,7 +49,7 @@ class Readers:
 
         In one turn it reads little more than one part: the client may never read it.
         """
-        async with _closing(journal.read(run_id, after)) as facts:
+        async with _close_at_the_end(journal.read(run_id, after)) as facts:
             goes_on = True
             while goes_on:
                 async with self._places.take(_whose(request)):
@@ -78,7 +78,7 @@ def _whose(request: Request) -> str:
 
 
 @asynccontextmanager
-async def _closing(facts: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[Event]]:
+async def _close_at_the_end(facts: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[Event]]:
     """Close the facts at the end, if they can be closed: a program's own journal may return an iterator without `aclose`."""
     try:
         yield facts
