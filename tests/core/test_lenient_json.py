@@ -1,6 +1,8 @@
 """JSON as models write it: repaired where there is exactly one reading, refused with the reason where there are two."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -15,6 +17,7 @@ from kaname.models.http.provider import parse_arguments
 from kaname.models.prompted.inline_calls import written_call
 from kaname.models.prompted.react.parse import read_reply
 from kaname.testing import ScriptedModel
+from tests.parts import SOURCE
 
 # No double quotes: written without escaping, they would end the text, and that may be valid JSON of another kind
 _RICH = st.text(alphabet="\\\\\\\\nftbru0041xaNdwsU'/ .,:{}[]\n\t`$é京", max_size=12)
@@ -252,3 +255,11 @@ async def test_a_call_written_into_the_text_is_told_why_it_is_not_run():
     with pytest.raises(BadArguments, match="can be read in two ways"):
         delete.prepare(call)
     assert written_call(ModelReply(assistant(text), "max_tokens"), (spec,)) is None
+
+
+def test_patterns_use_no_possessive_groups_which_python_before_3_11_5_reads_wrongly():
+    """`(?:…)*+` does not go back to the end of its last whole round there. Write `(?>(?:…)*)`, which means the same."""
+    modules = [(path, path.read_text(encoding="utf-8")) for path in Path(SOURCE, "kaname").rglob("*.py")]
+    standard = [(path, text) for path, text in modules if re.search(r"^import re$", text, re.M) and "import regex" not in text]
+    assert standard
+    assert [path.name for path, text in standard if re.search(r"[^(\\]\)[*+?]\+", text)] == []

@@ -142,8 +142,10 @@ async def test_forked_child_has_connections_and_a_name_of_its_own(url):
     agent = Agent(adding(), [add], journal=journal)
     await agent.run("go")
     program = "import asyncio, os, sys\nfrom kaname import PostgresJournal, RunBusy\n"
+    program += "from kaname.core.events import Event, Opened\n"
     program += "async def look(j): return [card.run_id for card in await j.runs()]\n"
-    program += "async def begin(j): await j.claim('r'); return await look(j)\n"
+    program += "async def begin(j):\n lease = await j.claim('r')\n"
+    program += " await j.append([Event('r', 1, 0.0, 'a', Opened())], lease.epoch)\n return await look(j)\n"
     program += "async def is_another(j):\n try: await j.claim('r')\n except RunBusy: return True\n"
     program += "j = PostgresJournal(sys.argv[1]); mine = asyncio.run(begin(j))\n"
     program += (

@@ -13,18 +13,18 @@ LONGEST = 50_000  # characters
 _FENCES = ("```", "~~~")
 _FENCE = re.compile(r"(?:```|~~~)[ \t]*(?:\w+[ \t]*\r?\n|\r?\n|(?:sql\b)?)(.*?)(?:```|~~~|\Z)", re.DOTALL | re.IGNORECASE)
 _BEGINS = re.compile(
-    r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with|values|from|table|explain|show|describe|desc|pragma|summarize|pivot)\b",
+    r"(?>(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*)(?:select|with|values|from|table|explain|show|describe|desc|pragma|summarize|pivot)\b",
     re.IGNORECASE | re.DOTALL,
 )
 # An unclosed quote extends to the end: otherwise the end would be searched in vain for each of many openings
-_TEXT, _NAME = r"'(?:[^']|'')*+(?:'|\Z)", r'"(?:[^"]|"")*+(?:"|\Z)'
+_TEXT, _NAME = r"'(?>(?:[^']|'')*)(?:'|\Z)", r'"(?>(?:[^"]|"")*)(?:"|\Z)'
 _WORD = r"(?<![\w$\x80-\U0010ffff])"  # not preceded by part of a name
-_ESCAPE = r"'(?:[^'\\]|''|\\.)*+(?:'|\Z)"
+_ESCAPE = r"'(?>(?:[^'\\]|''|\\.)*)(?:'|\Z)"
 _ESCAPED = rf"{_WORD}[eE]{_ESCAPE}(?:[ \t]*+[\n\r]\s*+{_ESCAPE})*"  # it can continue on the next line
 _DOLLAR = _WORD + r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?(?:\$(?P=tag)\$|\Z)"
 _LINE = {"sqlite": r"--[^\n]*", "postgres": r"--[^\n\r]*", "duckdb": r"--[^\n\r]*"}
 QUOTES = {
-    "sqlite": rf"{_TEXT}|{_NAME}|`(?:[^`]|``)*+(?:`|\Z)|\[[^\]]*+(?:\]|\Z)",
+    "sqlite": rf"{_TEXT}|{_NAME}|`(?>(?:[^`]|``)*)(?:`|\Z)|\[[^\]]*+(?:\]|\Z)",
     "postgres": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
     "duckdb": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
 }
