@@ -61,7 +61,7 @@ class Readers:
 async def _read_stretch(
     facts: AsyncIterator[Event], write: Callable[[Event], Awaitable[list[Part]]]
 ) -> tuple[list[Part], bool]:
-    """Return what `write` makes of the next facts, joined, and whether there may be more facts."""
+    """Write the next facts. Return the parts, joined, and True if there may be more facts."""
     parts, count, size = list[Part](), 0, 0
     async for fact in facts:
         made = await write(fact)
