@@ -52,7 +52,8 @@ def used(kaname):
     "command",
     ["runs", "sessions", "stats", "budgets", "approvals", "queue", "workers", "learn", "doctor", "eval list", "audit"],
 )
-def test_journal_of_the_last_program_is_found_and_named(used, tmp_path, command):
+def test_journal_of_the_last_program_is_found_and_named(used, tmp_path, monkeypatch, command):
+    monkeypatch.setenv("OPENAI_API_KEY", "x")  # `doctor` wants a model
     code, out, err = used(*command.split())
     assert code == DONE
     assert f"{TAKEN}--journal {tmp_path}/desk.db" in err

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from contextlib import closing, suppress
 from types import SimpleNamespace
 
 import mcp_types
@@ -187,12 +188,13 @@ async def test_server_of_another_protocol_is_told_as_such():
     error = {"code": -32022, "message": "Unsupported protocol version", "data": {"supported": ["2027-01-01"], "requested": "x"}}
 
     async def serve(reader, writer):
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            size = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
-            message = json.loads(await reader.readexactly(int(size[0]) if size else 0) or b"{}")
-            body = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}).encode()
-            head = f"HTTP/1.1 400 X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body)
+        with closing(writer), suppress(asyncio.IncompleteReadError):  # the client has left
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                size = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
+                message = json.loads(await reader.readexactly(int(size[0]) if size else 0) or b"{}")
+                body = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}).encode()
+                head = f"HTTP/1.1 400 X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body)
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
