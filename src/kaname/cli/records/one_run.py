@@ -107,7 +107,7 @@ async def _only_waits(journal: Journal, run_id: str, fact: int) -> bool:
     (card,) = await journal.runs(run_id=run_id, limit=1)
     if card.status != "waiting" or card.seq > fact:
         return False
-    state = await load(journal, run_id)
+    state = await load(journal, run_id, fact)  # not later: what has ended meanwhile has not been shown yet
     return {*state.started} <= {asked.call_id for asked in state.questions.values()}
 
 
