@@ -26,7 +26,7 @@ from ..tools.loading import all_tools
 from ..tools.registry import ToolRegistry
 from .last import forget
 from .messages import config_error, say
-from .place import config_for, is_resumable, journal_for, programs_agent, programs_own, programs_workflow
+from .place import config_for, is_resumable, journal_for, names_program, programs_agent, programs_own, programs_workflow
 from .terminal.questions import ask_yes_no, can_ask
 from .terminal.screen import Bar, Screen
 
@@ -48,6 +48,11 @@ def agent_from(args: argparse.Namespace, screen: Screen, thinks: Model | None = 
         return _apply_options(made, args, screen, thinks)
     if getattr(args, "workflow", None):
         return workflow_from(args).agent
+    return _agent_of_options(args, screen, thinks)
+
+
+def _agent_of_options(args: argparse.Namespace, screen: Screen, thinks: Model | None) -> Agent:
+    """Return the agent of the configuration, if there is one, with what the command line adds to it."""
     config = config_for(args)
     if config is None and not args.journal and getattr(args, "command", "") in ("run", "chat", "plan"):
         forget()  # these runs are in the default journal
@@ -60,21 +65,24 @@ def agent_from(args: argparse.Namespace, screen: Screen, thinks: Model | None = 
     tools = all_tools(getattr(args, "tool", []), Path(getattr(args, "folder", None) or Path.cwd()))
     _warn_if_no_documents(getattr(args, "tool", []), screen)
     limits = _limits(args, parts.get("stops") or ())  # report mistakes in them before anything is fetched
-    model = thinks or parts.pop("model", None)
-    parts.pop("model", None)
-    if thinks is None and (args.model or model is None):
-        model = model_for(args, screen)
-    elif model == "local":
-        fetch_if_missing(screen)
-    own = {
-        "instructions": getattr(args, "instructions", "") or None,
-        "stops": limits,
-        "journal": args.journal,
-    }
+    configured = parts.pop("model", None)
+    model = thinks or _model_of(args, configured, screen)
+    if instructions := getattr(args, "instructions", ""):
+        parts["instructions"] = instructions
+    own = {"stops": limits, "journal": args.journal}
     parts |= {name: value for name, value in own.items() if value is not None}
     agent = Agent(model, [*parts.pop("tools", []), *tools], elicit=elicitation_for(screen), **parts)
     agent.origin = _origin(args, config)
     return agent
+
+
+def _model_of(args: argparse.Namespace, configured: Any, screen: Screen) -> Any:
+    """Return the model that the options name, or else the configured one. A local model is downloaded if it is missing."""
+    if args.model or configured is None:
+        return model_for(args, screen)
+    if configured == "local":
+        fetch_if_missing(screen)
+    return configured
 
 
 def _apply_options(made: Agent, args: argparse.Namespace, screen: Screen, thinks: Model | None) -> Agent:
@@ -127,7 +135,7 @@ def orchestrator_from(args: argparse.Namespace, screen: Screen) -> AgentOrchestr
 
 def take_workflow(args: argparse.Namespace) -> None:
     """Treat `-a NAME` as a workflow file of the configuration, if no agent has that name."""
-    name = "" if ":" in (args.agent or "") or getattr(args, "workflow", None) else args.agent
+    name = "" if names_program(args) or getattr(args, "workflow", None) else args.agent
     if not name or (config := config_for(args)) is None:
         return
     from ..workflows.configured import workflow_file
@@ -185,20 +193,23 @@ def _origin(args: argparse.Namespace, config: Config | None) -> dict[str, Any]:
 def restore_options(args: argparse.Namespace, recipe: Mapping[str, Any], name: str) -> None:
     """Restore the options that a run was made with, unless they are given now. `name`: the agent of the run."""
     origin = recipe.get("origin")
-    if ":" in (args.agent or ""):
+    if names_program(args):
         made = origin if isinstance(origin, Mapping) else {}
-        for how in _PLANNED:
-            setattr(args, how, made.get(how))
+        vars(args).update({how: made.get(how) for how in _PLANNED})
         return
     if not isinstance(origin, Mapping) or not is_resumable(recipe):
         _find_agent(args, recipe, name)
         return
-    here = [str(Path(file).resolve()) for file in args.config or []]
-    other = bool(here) and here != list(origin.get("config", []))  # another file: use its first agent, unless one is named
+    other = _has_other_configuration(args, origin)  # then its first agent is used, unless one is named
     for name in (*_REMEMBERED, "folder", "workflow", *_PLANNED):
         skip = (name == "agent" and other) or (name == "base_url" and args.model)
         if name in origin and not skip and not getattr(args, name, None):
             setattr(args, name, origin[name])
+
+
+def _has_other_configuration(args: argparse.Namespace, origin: Mapping[str, Any]) -> bool:
+    here = [str(Path(file).resolve()) for file in args.config or []]
+    return bool(here) and here != list(origin.get("config", []))
 
 
 def _find_agent(args: argparse.Namespace, recipe: Mapping[str, Any], name: str) -> None:

@@ -94,13 +94,18 @@ def journal_place(args: argparse.Namespace) -> str:
     return journal_for(args) or os.environ.get("KANAME_JOURNAL") or default_path()
 
 
+def names_program(args: argparse.Namespace) -> bool:
+    """Return True if `-a` names an agent of a program, as `FILE.py:NAME`."""
+    return ":" in (args.agent or "")
+
+
 def place_options(args: argparse.Namespace) -> str:
     """Return the options that a printed command needs to find this journal, and the agent of a program, again."""
     place = journal_for(args)
     plain = argparse.Namespace(journal=None, config=None, agent=None)
     usual = journal_place(plain)
     same = place is None or place == usual or (is_file(place) and os.path.realpath(place) == os.path.realpath(usual))
-    whose = f" -a {shlex.quote(args.agent)}" if ":" in (args.agent or "") else ""
+    whose = f" -a {shlex.quote(args.agent)}" if names_program(args) else ""
     return whose if same else f"{whose} --journal {shlex.quote(shown_place(str(place)))}"
 
 

@@ -84,6 +84,13 @@ async def _main(args: argparse.Namespace, task: str, screen: Screen) -> int:
         await agent.close()
 
 
+def _note_end(result: Result, show: Show, screen: Screen, where: str, *, for_good: bool) -> None:
+    """Say how the run ended or where it stands, and what can be done."""
+    screen.note(_ended_line(result, show, where) if for_good else _last_line(result, show, where))
+    for advice in _advice(result):
+        screen.note(advice)
+
+
 async def follow(
     agent: Agent,
     run: Run,
@@ -116,12 +123,11 @@ async def follow(
             break
         run = going
     if not as_json:
-        show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "", result.citations)
-        if not quiet or result.stop.kind not in ("completed", "degraded"):
+        has_answer = result.stop.kind in ("completed", "degraded")
+        show.finish(plain_text(result.output) if has_answer else "", result.citations)
+        if not quiet or not has_answer:
             ended = not stop.is_set() and _has_ended_for_good(agent, result)
-            screen.note(_ended_line(result, show, where) if ended else _last_line(result, show, where))
-            for told in _advice(result):
-                screen.note(told)
+            _note_end(result, show, screen, where, for_good=ended)
     await _wait_for_background(stop, screen)
     interrupted = result.stop.kind == "cancelled" and stop.is_set()  # and not cancelled by the run itself: no plan was found
     return INTERRUPTED if interrupted else _CODES.get(result.stop.kind, FAILED)

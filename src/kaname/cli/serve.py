@@ -19,7 +19,7 @@ from .agent import agent_from, origin_of_program
 from .last import remember
 from .main import DONE, USAGE
 from .messages import config_error, say
-from .place import config_for, journal_place
+from .place import config_for, journal_place, names_program
 from .terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _app(args: argparse.Namespace, settings: Mapping[str, Any], host: str, scree
     from ..serve.users import Users
 
     agents: Any = config_for(args) if not args.agent and not args.model else None
-    if ":" in (args.agent or ""):
+    if names_program(args):
         agents = object_from(args.agent, Path.cwd())
         for one in agents if isinstance(agents, list | tuple) else [agents]:
             if (agent := agent_behind(one)) is not None:  # `app` reports what is wrong with the others
@@ -102,7 +102,7 @@ def _app(args: argparse.Namespace, settings: Mapping[str, Any], host: str, scree
 
 
 def _settings(args: argparse.Namespace) -> Mapping[str, Any]:
-    config = None if ":" in (args.agent or "") else config_for(args)
+    config = None if names_program(args) else config_for(args)
     return {} if config is None else config.value.get("serve") or {}
 
 
@@ -117,7 +117,7 @@ def _named_users(args: argparse.Namespace) -> Path | None:
     """Return the users file that the options or the configuration name, or None."""
     from ..serve.users import users_named_by
 
-    config = None if ":" in (args.agent or "") else config_for(args)
+    config = None if names_program(args) else config_for(args)
     return Path(args.users).expanduser() if args.users else None if config is None else users_named_by(config)
 
 
@@ -193,6 +193,6 @@ def _audit(args: argparse.Namespace, users: Users | None) -> None:
 
     from ..serve.access.auditor import audit_in, note_roles
 
-    config = None if ":" in (args.agent or "") else config_for(args)
+    config = None if names_program(args) else config_for(args)
     if (log := audit_in(config, journal_place(args))) is not None:
         log.probe() if users is None else note_roles(log, users, actor=f"os:{getpass.getuser()}")

@@ -71,6 +71,18 @@ class AgentConfig:
         others = (self.folder, self.alone, self.providers if providers is None else providers, self.builtin, self.reading)
         return AgentConfig(self.name, {**self.value, **keys}, *others)
 
+    def _make_parts(self, making: makers.Making) -> dict[str, list[Any]]:
+        """Return the parts that keys of the table make, by the parameter of `Agent` that takes them."""
+        made: dict[str, list[Any]] = {"tools": [], "policies": [], "context": [], "stops": []}
+        for name, (parameter, make_part) in PARTS.items():
+            value = self.value.get(name)
+            if value or isinstance(value, Mapping):  # {} means: with its defaults
+                made[parameter] += making.make(make_part, name)
+        if self.value.get("approval") and not self.value.get("approve"):
+            message = notice("config.approval", "approval says how the tools under approve are asked about, but none is there")
+            making.wrong(("approval",), message)
+        return made
+
     def parts(self) -> dict[str, Any]:
         """Return the arguments of `Agent`, except the team. Raises `ConfigError` with all mistakes, each with its line."""
         reading = self.reading or Reading()
@@ -83,14 +95,7 @@ class AgentConfig:
         known = not self.mcp_servers and len(reading.mistakes) == before
         names = frozenset([as_action(tool).name for tool in tools]) if known else None
         making = makers.Making(folder, self.value, names, self.alone, self.cache_path, wrong)
-        made: dict[str, list[Any]] = {"tools": tools, "policies": [], "context": [], "stops": []}
-        for name, (parameter, make_part) in PARTS.items():
-            value = self.value.get(name)
-            if value or isinstance(value, Mapping):  # {} means: with its defaults
-                made[parameter] += making.make(make_part, name)
-        if self.value.get("approval") and not self.value.get("approve"):
-            message = notice("config.approval", "approval says how the tools under approve are asked about, but none is there")
-            wrong(("approval",), message)
+        made = self._make_parts(making)
         model = making.attempt(lambda: self._models(self.model), "model")
         sinks = makers.sinks(self.value.get("trace") or {}, folder, lambda name, text: reading.wrong(("trace", name), text))
         reading.raise_all(before)
@@ -102,7 +107,7 @@ class AgentConfig:
             "journal": self.journal_path or None,
             "model": model,
             "sinks": tuple(sinks),
-            "tools": made["tools"],
+            "tools": [*tools, *made["tools"]],
             "policies": tuple(made["policies"]),
             "context": tuple(made["context"]),
             "stops": made["stops"] or None,
@@ -285,16 +290,16 @@ def _look_for_tools(reading: Reading, folder: Path) -> None:
 def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
     shared = {name: value[name] for name in _SHARED if name in value}
-    servers, agents, llm = value.get("mcp_servers") or {}, value.get("agents") or {}, value.get("llm")
-    providers = {SYNONYMS.get(name, name): block for name, block in (value.get("models") or {}).items()}
+    servers, agents, llm = mapping(value.get("mcp_servers")), mapping(value.get("agents")), value.get("llm")
+    providers = {SYNONYMS.get(name, name): block for name, block in mapping(value.get("models")).items()}
     builtin = {name: value[name] for name in _BUILTIN if value.get(name)}
     alone = len(agents) + bool(llm) == 1
     make = partial(AgentConfig, folder=folder, alone=alone, builtin=builtin, reading=reading)
     made = {}
     for name, agent in agents.items():
-        own = (agent or {}).get("mcp_servers") or {}
+        own = mapping(agent).get("mcp_servers") or {}
         used = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
-        made[name] = make(name, {**shared, **(agent or {}), "mcp_servers": used}, providers=providers)
+        made[name] = make(name, {**shared, **mapping(agent), "mcp_servers": used}, providers=providers)
     if llm:
         provider, keys = _short_form(llm)
         block = llm[llm["provider"]]

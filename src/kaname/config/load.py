@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -213,14 +213,16 @@ def _merge(below: Any, above: Any) -> Any:
     return above
 
 
+def _fitting_alternative(value: Any, schemas: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the first of these schemas that allows a value of this kind, or if none does, one with all their kinds."""
+    fitting = [one for one in schemas if _is(value, one["type"])]
+    return fitting[0] if fitting else {"type": [one["type"] for one in schemas]}
+
+
 def check(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[Where, str], None]) -> None:
     """Check a value against a JSON Schema, as far as the schemas of kaname's files need it, and with the checks of its rows."""
     if "anyOf" in schema:
-        fitting = [one for one in schema["anyOf"] if _is(value, one["type"])]
-        if fitting:
-            check(value, fitting[0], where, wrong)
-            return
-        schema = {"type": [one["type"] for one in schema["anyOf"]]}
+        schema = _fitting_alternative(value, schema["anyOf"])
     if not _has_right_kind(value, schema.get("type", []), lambda text: wrong(where, text)):
         return
     if (more := schema.get(MORE)) is not None and more.check is not None:

@@ -52,9 +52,7 @@ class Window(ContextBase):
             asked: The index of the user's question. By default it is the last user message.
         """
         head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
-        last = next((place for place in range(len(messages) - 1, head - 1, -1) if messages[place].role == "user"), head)
-        if asked is not None and head <= asked < last and messages[asked].role == "user":
-            last = asked  # what stands after it under his name are notes of ours
+        last = _find_question(messages, head, asked)
         room = _Room(self._messages, self._tokens)
         if last < len(messages):
             room.take(messages[last : last + 1])
@@ -70,6 +68,14 @@ class Window(ContextBase):
             start = place
             begun = place if messages[place].role == "user" else begun  # a conversation begins with the user
         return messages if begun == head else [*messages[:head], *messages[begun:]]
+
+
+def _find_question(messages: Sequence[Message], head: int, asked: int | None) -> int:
+    """Return the index of the user's question, or `head` if there is none."""
+    last = next((place for place in range(len(messages) - 1, head - 1, -1) if messages[place].role == "user"), head)
+    if asked is not None and head <= asked < last and messages[asked].role == "user":
+        return asked  # what stands after it under his name are notes of ours
+    return last
 
 
 class _Room:

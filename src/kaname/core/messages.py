@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from .record import field, record, replace
@@ -409,6 +409,11 @@ def assistant(text: str = "", *calls: ToolCall) -> Message:
     return Message("assistant", ((Text(text), *calls) if text else calls))
 
 
+def first_source(parts: Iterable[Part]) -> str:
+    """Return the source of the first text that has one, or ""."""
+    return next((part.source for part in parts if type(part) is Text and part.source), "")
+
+
 def map_text(message: Message, change: Callable[[str], str]) -> Message:
     """Return the message with its texts changed. Every text keeps its `source`; the other parts stay as they are.
 
@@ -422,7 +427,7 @@ def map_text(message: Message, change: Callable[[str], str]) -> Message:
     if len(typed) > 1:
         whole = change("".join([texts[place].text for place in typed]))
         if whole != "".join([made.get(place, texts[place]).text for place in typed]):
-            source = next((texts[place].source for place in typed if texts[place].source), "")
+            source = first_source([texts[place] for place in typed])
             made |= {place: Text(whole if place == typed[0] else "", source) for place in typed}
     parts = tuple([made.get(place, part) for place, part in enumerate(message.parts)])
     return Message(message.role, parts) if made else message

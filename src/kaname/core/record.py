@@ -80,6 +80,13 @@ def mutable(cls: type[T]) -> type[T]:
     return _make_class(cls, Mutable)
 
 
+def _join_fields(inherited: list[Any], own: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the names of the fields and the defaults, those of the bases first."""
+    names = dict.fromkeys([name for one in inherited for name in one.__match_args__])
+    defaults = {name: value for one in inherited for name, value in one._defaults_.items()}
+    return (*(names | dict.fromkeys(own)),), defaults | given
+
+
 def _make_class(cls: type[T], base: type) -> type[T]:
     own = tuple(get_annotations(cls))
     given = {name: cls.__dict__[name] for name in own if name in cls.__dict__}
@@ -87,8 +94,7 @@ def _make_class(cls: type[T], base: type) -> type[T]:
     body = {key: value for key, value in cls.__dict__.items() if key not in given and key not in ("__dict__", "__weakref__")}
     bases = tuple([one for one in cls.__bases__ if one is not object])
     inherited = [one for one in bases if issubclass(one, Mutable)]
-    names = tuple(dict.fromkeys([name for one in inherited for name in one.__match_args__] + list(own)))
-    every = {name: value for one in inherited for name, value in one._defaults_.items()} | given  # type: ignore[attr-defined]
+    names, every = _join_fields(inherited, own, given)
     bases = bases if inherited else (*bases, base)
     made = type(cls.__name__, bases, {**body, "__slots__": slots, "__match_args__": names, "_defaults_": every})
     is_plain = all(issubclass(one, Record) for one in bases)  # else the other base may mind a twin

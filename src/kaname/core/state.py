@@ -328,6 +328,12 @@ def _apply_tool_started(state: State, body: ToolStarted, event: Event) -> None:
     by_tool[call.name] = by_tool.get(call.name, 0) + 1
 
 
+def _close_calls(state: State) -> None:
+    """Add the results of the open calls to the conversation, in the order of the calls."""
+    state.messages.extend([Message("tool", (state.results[call],)) for call in state.open])
+    state.open, state.judging = {}, False
+
+
 def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None:
     result = body.result
     started = state.started.pop(result.call_id, None)
@@ -344,8 +350,7 @@ def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None
     for key in [key for key, question in state.questions.items() if question.call_id == result.call_id]:
         del state.questions[key]  # it was answered by the result itself, as in a fork
     if state.open and state.unanswered == 0:
-        state.messages.extend([Message("tool", (state.results[call],)) for call in state.open])
-        state.open, state.judging = {}, False
+        _close_calls(state)
 
 
 def _apply_asked(state: State, body: Asked, event: Event) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from ...core.install import this_command
 from ...evals.trial import ask_model, try_lesson
@@ -46,8 +45,8 @@ async def _main(journal: Journal, args: argparse.Namespace, screen: Screen) -> i
         await learn_lessons(journal, name, limit=args.number, ask=ask)
     lessons = await LessonBook(journal).all(agent)
     if args.json:
-        data: dict[str, Any] = {"runs": len(runs), "failures": [one.to_json() for one in group_failures(runs)]}
-        data |= {"patterns": [one.to_json() for one in find_patterns(runs)], "lessons": [one.to_json() for one in lessons]}
+        listed = {"failures": group_failures(runs), "patterns": find_patterns(runs), "lessons": lessons}
+        data = {"runs": len(runs)} | {name: [one.to_json() for one in every] for name, every in listed.items()}  # type: ignore[attr-defined]
         screen.say(json.dumps({args.action: data[args.action]} if args.action else data, ensure_ascii=False))
         return DONE
     parts = {"failures": _failures(runs), "patterns": _patterns(runs), "lessons": _lessons(lessons)}

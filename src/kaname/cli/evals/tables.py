@@ -18,14 +18,19 @@ _LISTED = 40  # lines: of more cases, only those that failed are listed
 _COLOURS = {"real": "green", "not shown": "", "too few": "yellow"}
 
 
-def report_lines(report: EvalReport, where: str) -> Iterator[Line]:
-    """Yield a line for each case, then the numbers, and how to look at the first failure."""
+def _case_lines(report: EvalReport) -> Iterator[Line]:
+    """Yield a line for each case, or if there are many, for those that failed."""
     name = min(40, max([width(case.name) for case in report.cases]))
     listed = report.cases if len(report.cases) <= _LISTED else [case for case in report.cases if not case.passed]
     for case in listed[:_LISTED]:
         yield _case_line(case, name)
     if len(listed) > _LISTED:
         yield f"… {say(f'{len(listed) - _LISTED} more failed', f'ほか {len(listed) - _LISTED} 件が不合格')}", "red"
+
+
+def report_lines(report: EvalReport, where: str) -> Iterator[Line]:
+    """Yield a line for each case, then the numbers, and how to look at the first failure."""
+    yield from _case_lines(report)
     yield "", ""
     low, high = report.interval
     passed = sum([case.passed for case in report.cases])

@@ -29,7 +29,7 @@ from ..agent import agent_from, origin_of_program
 from ..last import remember
 from ..main import DONE
 from ..messages import config_error, say
-from ..place import config_for, journal_place
+from ..place import config_for, journal_place, names_program
 from ..terminal.screen import Screen
 
 
@@ -78,7 +78,7 @@ def agents_from(args: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
     """Return the agents of a program, of the configuration with its workflows, or of the options. All share one journal."""
     config = config_for(args) if not args.agent and not args.model else None
     served: Iterable[Any]
-    if ":" in (args.agent or ""):
+    if program := names_program(args):
         made = object_from(args.agent, Path.cwd())
         served = made if isinstance(made, list | tuple) else [made]
     elif config is not None:
@@ -88,11 +88,11 @@ def agents_from(args: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
     found = [agent_behind(one) for one in served]
     if not found or None in found:
         raise config_error("-a must name an agent, or a list of agents", "-a にはエージェントを指定してください")
-    if ":" in (args.agent or ""):
+    if program:
         remember(args, found[0].journal)  # type: ignore[union-attr]
     for agent in found:
         assert agent is not None
-        if ":" in (args.agent or ""):
+        if program:
             agent.origin = {**origin_of_program(args.agent, made), **agent.origin}
         if args.journal:
             agent.journal = choose(args.journal)

@@ -15,7 +15,7 @@ from ...stores.audit.log import AuditLog
 from ..last import take_last
 from ..main import DONE, FAILED
 from ..messages import say, translate
-from ..place import config_for, journal_place
+from ..place import config_for, journal_place, names_program
 from ..terminal.screen import Screen
 
 _SHOWN = 100  # entries of a list, unless -n says otherwise
@@ -49,7 +49,7 @@ def main(args: argparse.Namespace) -> int:
 def _log(args: argparse.Namespace) -> AuditLog:
     if args.file:
         return AuditLog(args.file)
-    config = None if ":" in (args.agent or "") else config_for(args)
+    config = None if names_program(args) else config_for(args)
     return require_audit(audit_in(config, journal_place(args)))
 
 
@@ -93,7 +93,7 @@ def record_here(args: argparse.Namespace, kind: str, subject: str, user: str = "
 
     The actor is the account of this machine.
     """
-    config = None if ":" in (args.agent or "") else config_for(args)
+    config = None if names_program(args) else config_for(args)
     log = audit_in(config, journal_place(args))
     if log is None or not log.path.exists():
         return None

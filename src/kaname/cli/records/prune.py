@@ -9,7 +9,7 @@ from ...memory.retention import Keep, Pruned, prune
 from ..main import DONE, FAILED
 from ..messages import config_error, many, say
 from ..messages.stops import status_word
-from ..place import agent_name, config_for
+from ..place import agent_name, config_for, names_program
 from ..terminal.questions import confirm
 from ..terminal.screen import Screen, pad
 from .audit import record_deletion
@@ -45,7 +45,7 @@ def _keep(args: argparse.Namespace) -> Keep:
     """Return the retention time: `--keep`, or `keep` in the configuration. Raise `ConfigError` without both."""
     if args.keep:
         return Keep(args.keep)
-    config = None if ":" in (args.agent or "") else config_for(args)
+    config = None if names_program(args) else config_for(args)
     if config is None or config.keep is None:
         raise config_error(
             "set how long runs are kept: --keep 90d, or keep: 90d in kaname.yaml",

@@ -18,7 +18,7 @@ from ...kernel.ports import Journal
 from ..main import DONE
 from ..messages import config_error, say
 from ..messages.stops import status_word
-from ..place import is_resumable, place_options
+from ..place import is_resumable, names_program, place_options
 from ..terminal.screen import Screen, columns, pad, width
 from .reading import on_journal, print_page, short_time
 
@@ -84,6 +84,14 @@ def _row(one: RunInfo, name: str, *, wide: bool) -> str:
     return left + (pad(one.title or _fork_of(one), room).rstrip() if room > 8 else "")
 
 
+async def _agent_option(journal: Journal, run: RunInfo, args: argparse.Namespace) -> str:
+    """Return the option that names the agent of a run, unless `place_options` does or the run can be resumed without."""
+    if args.agent:
+        return "" if names_program(args) else f" -a {shlex.quote(args.agent)}"
+    first = (await read_run(journal, run.run_id, 1))[0].body
+    return "" if isinstance(first, Opened) and is_resumable(first.recipe) else " -a FILE.py:AGENT"
+
+
 async def print_resume_command(journal: Journal, runs: Sequence[RunInfo], args: argparse.Namespace, screen: Screen) -> None:
     """Print the resume command of the first interrupted or waiting run."""
     still = next((one for one in runs if one.status == "interrupted" or (one.status == "waiting" and one.questions)), None)
@@ -91,13 +99,10 @@ async def print_resume_command(journal: Journal, runs: Sequence[RunInfo], args: 
         return
     waiting = still.status == "waiting"
     still = await top_run(journal, still)  # a run inside another is resumed with that one
-    first = (await read_run(journal, still.run_id, 1))[0].body
-    ours = isinstance(first, Opened) and is_resumable(first.recipe)
-    named = f" -a {shlex.quote(args.agent)}" if args.agent and ":" not in args.agent else ""
-    whose = named if ours or args.agent else " -a FILE.py:AGENT"
     answer = " --answer …" if waiting else ""
+    whose = await _agent_option(journal, still, args)
     command = f"{this_command()} runs resume {still.run_id}{answer}{whose}{place_options(args)}"
-    waits = say("waiting for an answer", "回答待ち") if answer else say("interrupted", "中断 (再開できます)")
+    waits = say("waiting for an answer", "回答待ち") if waiting else say("interrupted", "中断 (再開できます)")
     screen.note(f"{waits}; {say('to continue', '続けるには')}: {command}")
     if waiting and len([one for one in runs if one.status == "waiting" and not one.parent]) > 1:
         screen.tell(

@@ -112,12 +112,16 @@ def value_of(answer: str, held: Mapping[str, Any]) -> Any:
             return said
         case "integer" | "number":
             return _number(answer, held)
-    short, long = held.get("minLength"), held.get("maxLength")
-    if (isinstance(short, int) and len(answer) < short) or (isinstance(long, int) and len(answer) > long):
-        raise Unfit(say(f"{short or 0} to {long or 'any number of'} characters", f"{short or 0}〜{long or ''} 文字"))
+    _check_length(answer, held)
     if not answer:
         raise Unfit(say("this is required", "必須です"))
     return answer
+
+
+def _check_length(answer: str, held: Mapping[str, Any]) -> None:
+    short, long = held.get("minLength"), held.get("maxLength")
+    if (isinstance(short, int) and len(answer) < short) or (isinstance(long, int) and len(answer) > long):
+        raise Unfit(say(f"{short or 0} to {long or 'any number of'} characters", f"{short or 0}〜{long or ''} 文字"))
 
 
 def _choose(answer: str, options: list[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from .screen import columns, pad, truncate, width
 
@@ -77,7 +78,7 @@ class Markdown:
     def _render_in_line(self, *, last: bool) -> str | None:
         mark = _MARK.search(self._rest)
         if mark is None:
-            half = 1 if self._rest.endswith("*") and not last else 0  # perhaps the first of two
+            half = int(self._rest.endswith("*") and not last)  # perhaps the first of two
             return self._take(len(self._rest) - half) or None
         if mark.start():
             return self._take(mark.start())
@@ -86,9 +87,7 @@ class Markdown:
             return None
         sign = self._take(mark.end())
         if sign == "\n":
-            looks = self._heading or self._bold or self._code
-            self._line_start, self._heading, self._bold, self._code = True, False, False, False
-            return (_RESET if looks else "") + "\n"
+            return self._end_line()
         opens = bool(after.strip()) or self._bold  # `a ** b` is arithmetic
         if self._fenced or (sign == "**" and (self._code or not opens)):
             return sign
@@ -96,10 +95,16 @@ class Markdown:
             self._code = not self._code
         else:
             self._bold = not self._bold
-        return _RESET + "".join([look for look, on in self._looks() if on])
+        return _RESET + self._look()
 
-    def _looks(self) -> tuple[tuple[str, bool], ...]:
-        return (_HEAD, self._heading), (_BOLD, self._bold), (_CODE, self._code)
+    def _end_line(self) -> str:
+        look = self._look()
+        self._line_start, self._heading, self._bold, self._code = True, False, False, False
+        return (_RESET if look else "") + "\n"
+
+    def _look(self) -> str:
+        """Return the escapes that turn on what is on."""
+        return _HEAD * self._heading + _BOLD * self._bold + _CODE * self._code
 
     def _table(self) -> str:
         """Return the rows that were kept back as a table. Without a rule under the first row they are not a table."""
@@ -112,12 +117,18 @@ class Markdown:
         places = range(max(map(len, cells)))
         cells = [row + [""] * (len(places) - len(row)) for row in cells]
         right = [cell.endswith(":") and not cell.startswith(":") for cell in cells.pop(1)]
-        most = max(6, (columns() - 1) // len(places) - 3)
-        fits = sum(max(width(row[place]) for row in cells) + 3 for place in places) < columns()
-        wide = [max(width(row[place]) if fits else min(most, width(row[place])) for row in cells) for place in places]
+        wide = _column_widths(cells)
         lines = [" │ ".join([_cell(row[place], wide[place], right=right[place]) for place in places]).rstrip() for row in cells]
         rule = "─┼─".join(["─" * size for size in wide])
         return "".join([f"{_BOLD}{lines[0]}{_RESET}\n{rule}\n", *[f"{line}\n" for line in lines[1:]]])
+
+
+def _column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the widths of the columns: those of their longest cells, or less if the table is wider than the terminal."""
+    longest = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    most = max(6, (columns() - 1) // len(longest) - 3)
+    fits = sum(longest) + 3 * len(longest) < columns()
+    return longest if fits else [min(most, one) for one in longest]
 
 
 def _cell(text: str, size: int, *, right: bool) -> str:

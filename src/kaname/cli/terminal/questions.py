@@ -121,19 +121,25 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = (), by
         if question.until:
             ends = f"{datetime.fromtimestamp(question.until).astimezone():%Y-%m-%d %H:%M:%S}"
             screen.tell(f"the question expires at {ends}", f"確認の期限: {ends}")
-        while key not in answers:
-            answer = read_line(options if alone else f"{translate(question.prompt)} {options}", screen)
-            if answer is None:
-                return {}
-            if not answer and is_expired(question, time.time()):
-                return {}
-            if not answer:  # Enter by mistake; Ctrl-D leaves the question open
-                continue
-            try:
-                answers[key] = check_answer(question, parse_answer(answer, question))
-            except InvalidState as problem:  # ask once more: a typing error must not end the command
-                screen.note(translate(problem), "red")
+        answered = _read_answer(question, options if alone else f"{translate(question.prompt)} {options}", screen)
+        if not answered:
+            return {}
+        answers[key] = answered[0]
     return answers
+
+
+def _read_answer(question: Asked, prompt: str, screen: Screen) -> tuple[Any, ...]:
+    """Read lines until one of them is an answer. Return nothing if the input ends first, or the question expires."""
+    while (answer := read_line(prompt, screen)) is not None:
+        if not answer and is_expired(question, time.time()):
+            break
+        if not answer:  # Enter by mistake; Ctrl-D leaves the question open
+            continue
+        try:
+            return (check_answer(question, parse_answer(answer, question)),)
+        except InvalidState as problem:  # ask once more: a typing error must not end the command
+            screen.note(translate(problem), "red")
+    return ()
 
 
 def _option(option: str) -> str:

@@ -96,7 +96,11 @@ def read_decision(answer: Any) -> Decision | None:
         return Decision(said is True, reason=answer.strip() if said is None else "")
     if isinstance(answer, bool):
         return Decision(answer)
-    if not isinstance(answer, Mapping) or {*answer} - {"approved", "args", "reason"}:
+    return _read_form(answer) if isinstance(answer, Mapping) else None
+
+
+def _read_form(answer: Mapping[str, Any]) -> Decision | None:
+    if {*answer} - {"approved", "args", "reason"}:
         return None
     if "approved" not in answer and {*answer} != {"args"}:
         return None

@@ -21,7 +21,7 @@ from ..events import (
     ToolStarted,
     Warned,
 )
-from ..messages import ToolCall
+from ..messages import ToolCall, ToolResult
 from ..notices import notice
 from ..openai_shape import result_text
 from .visible import call_line, visible_line
@@ -112,9 +112,7 @@ def lines(events: Iterable[Event]) -> list[StoryLine]:
                 if apart or not below:
                     below = []
                     told.append(below)
-                kind: Kind = "error" if result.is_error else "result"
-                text = result.error if result.error is not None and result.output is None else result_text(result)
-                below.append(StoryLine(event, kind, text, whose, apart))
+                below.append(_result_line(event, result, whose, apart))
             case _:
                 told.append(list(_spoken_lines(event)))
     return [line for group in told for line in group]
@@ -140,6 +138,11 @@ def _spoken_lines(event: Event) -> Iterator[StoryLine]:
             yield StoryLine(event, "warned", text, source)
         case Stopped(stop) if stop.kind != "completed":
             yield StoryLine(event, "stopped", stop.detail, stop.kind)
+
+
+def _result_line(event: Event, result: ToolResult, whose: str, apart: bool) -> StoryLine:
+    text = result.error if result.error is not None and result.output is None else result_text(result)
+    return StoryLine(event, "error" if result.is_error else "result", text, whose, apart)
 
 
 def _each(event: Event, kind: Kind, text: str, whose: str = "") -> list[StoryLine]:

@@ -6,7 +6,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from contextlib import suppress
 
-from ..messages import FILE, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from ..messages import FILE, Media, Message, Part, Text, Thinking, ToolCall, ToolResult, first_source
 from ..openai_shape import result_text
 from ..record import replace
 from ..values import plain_text
@@ -78,7 +78,7 @@ def put_back(message: Message, read: Message) -> Message:
         return Message(message.role, tuple([_put_back(part, before, now) for part, before, now in pairs]))
     if results := [part for part in message.parts if type(part) is ToolResult]:
         return Message(message.role, tuple([replace(one, output=read.text, error=None, shown=None) for one in results]))
-    source = next((part.source for part in shown.parts if type(part) is Text and part.source), "")
+    source = first_source(shown.parts)
     kept = [replace(part, source=part.source or source) if type(part) is Text else part for part in read.parts]
     return Message(message.role, (*kept, *(() if read.calls else message.calls)))
 

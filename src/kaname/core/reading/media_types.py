@@ -115,9 +115,7 @@ def _agree(stated: str, found: str, content: bytes) -> bool:
         return real == family or (not found and not _is_text(content) and stated not in _KNOWN)
     if stated == "application/pdf":
         return found == stated
-    if family == "text":
-        return not found or real == "text"
-    return not real or real in ("application", "text")
+    return real in ("", "text") or (real == "application" and family != "text")
 
 
 _KNOWN = frozenset({kind for _, kind in _STARTS} | set(_RIFF.values()) | set(_ISO.values()) | {"audio/x-wav", "video/mp4"})
