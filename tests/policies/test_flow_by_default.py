@@ -84,6 +84,20 @@ async def test_file_of_the_user_brings_text_from_outside():
     assert (await agent.run(["What is this?", PICTURE])).output == "a picture", "nor for an agent that does not act"
 
 
+async def test_earlier_answer_that_a_caller_sends_brings_text_from_outside_unless_a_run_has_given_it():
+    def sent(answer: str) -> list[dict[str, str]]:
+        said = [("user", "What is new?"), ("assistant", answer), ("user", "Then go ahead.")]
+        return [{"role": role, "content": text} for role, text in said]
+
+    agent = Agent(_obeys("the answer that was sent"), [transfer], journal="memory")
+    asked = await agent.run(sent(NOTE))
+    assert [key.partition(":")[0] for key in asked.questions] == ["outbox"]
+    own = Agent(_obeys("Account 4711 waits for 500."), [transfer], journal="memory")
+    first = await own.run("What is new?")
+    result = await own.run(sent(first.output))
+    assert (result.completed, result.output) == (True, "done")
+
+
 async def test_file_of_an_earlier_turn_counts_in_later_ones():
     agent = Agent(
         ScriptedModel(["a picture", call("transfer", account="4711", amount=500), "done"]), [transfer], journal="memory"

@@ -11,6 +11,7 @@ from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
 from ..core.events import Interjected, Opened, Received
 from ..core.notices import notice
+from ..core.people.labels import FLOW
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
@@ -103,13 +104,11 @@ def for_run(recipe: Recipe, state: State, opening: Sequence[Any], known: dict[st
 
     `opening`: the facts with which the run begins, if they are not in the state yet. `known`: what is known of the tools.
     """
-    said = [*state.said, *[fact.message for fact in opening if isinstance(fact, Received | Interjected)]]
+    if "bring text" not in known:
+        known["bring text"] = _bring_text(recipe.tools)
+    said = [*state.said, *state.messages, *[fact.message for fact in opening if isinstance(fact, Received | Interjected)]]
     others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in opening)
-    quoted = others or any(message.role == "user" and message.quotes for message in said)
-    if not quoted:
-        if "bring text" not in known:
-            known["bring text"] = _bring_text(recipe.tools)
-        quoted = known["bring text"]
+    quoted = known["bring text"] or others or FLOW in state.custom or any(message.quotes for message in said)
     return with_flow(recipe) if quoted else recipe
 
 
