@@ -38,6 +38,8 @@ def _own_world(request, monkeypatch, tmp_path_factory):
     monkeypatch.setattr("kaname.policies.failure.retry.PAUSE", 0.01)
     if rates := sys.modules.get("kaname.models.http.rates"):
         rates._known.clear()  # another test's server may have had the same port
+    if breaker := sys.modules.get("kaname.policies.failure.breaker"):
+        breaker._breakers.clear()
 
 
 @pytest.fixture
