@@ -75,7 +75,7 @@ async def listening(journal: Journal, run_id: str) -> None:
 
 def has_heard(context: Any) -> bool:
     """Return True if the run of a tool's context has heard something that it has not taken up yet."""
-    return bool(context.view._scope.inbox)
+    return bool(context.view.inbox)
 
 
 def wait_until(true: Callable[[], Any], seconds: float = 60.0) -> Any:

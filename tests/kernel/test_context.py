@@ -6,7 +6,7 @@ from kaname import Agent, MemoryJournal, ScriptedModel, call
 from kaname.context.window import Window
 from kaname.core.errors import ConfigError, UnexpectedError
 from kaname.core.messages import system, user
-from kaname.kernel.view import custom
+from kaname.kernel.scope import custom
 from tests.parts import Died, MortalJournal, add
 
 

@@ -713,9 +713,9 @@ class Agent(Generic[OutputT]):
                 check_policies(self.recipe)
             check_deps(self.recipe, request.deps)
             scope = await opener.enter(request, channel, stack)
-            current_view.set(ref(scope.view))
+            current_view.set(ref(scope))
             if self.servers is not None and (missing := self.servers.missing_notice) and not scope.state.finished:
-                await scope.view.warn("mcp", missing)
+                await scope.warn("mcp", missing)
             if self._conversation.session:
                 self._conversation.begin(scope)
                 stack.callback(self._conversation.keep, scope)

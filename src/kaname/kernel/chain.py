@@ -103,8 +103,7 @@ def _around_call(wrap: Any, core: Any, view: RunView) -> Any:
 
     An outer policy may have changed the call. Arguments that do not fit are refused here.
     """
-
-    read = view.reader()
+    read = view.as_received
 
     def handle(call: ToolCall) -> Awaitable[ToolResult]:
         try:

@@ -76,7 +76,7 @@ async def _join(deciders: Sequence[Policy], call: ToolCall, scope: Scope) -> tup
     """Return the reason for a refusal, or "", and the demands to ask a person."""
     asked = list[Ask | Wait]()
     for policy in deciders:
-        stated: Any = policy.demand(call, scope.view)
+        stated: Any = policy.demand(call, scope)
         if not isawaitable(stated):
             raise UnexpectedError(f"{type(policy).__name__}.demand() must be async: write `async def demand(self, call, view)`")
         demand = await stated

@@ -35,7 +35,7 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
             scope,
             notice("effect.bad_arguments", "its arguments are no longer accepted: {it}", it=str(problem)),
         )
-    context = scope.context(call.id, started.key, started.attempt)
+    context = scope.tool_context(call.id, started.key, started.attempt)
     options = options_of(tool)
     if started.effect == "compensable" and options.undo is not None:
         outcome = await _repair(options.undo, prepared, context)

@@ -49,7 +49,7 @@ def decide(scope: Scope) -> Step:
     step = agent.strategy.next(state)
     if isinstance(step, Finish):
         return step
-    for rule in scope.stops(agent):
+    for rule in scope.stops_of(agent):
         stop = rule(state, step)
         if isinstance(stop, Stop):
             if (limit := state.concluding) is not None and stop.kind == limit.kind and isinstance(step, CallModel):  # the last

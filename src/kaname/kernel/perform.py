@@ -120,7 +120,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         if question is not None and (judged := await admit(question)) is not NOTHING:
             scope.unbilled += judged
         messages = await build_messages(agent, step.instructions, scope)
-        last = bool(tools) and is_last(scope.stops(agent), scope.state)
+        last = bool(tools) and is_last(scope.stops_of(agent), scope.state)
         unoffered = () if tools else agent.memo.specs(agent.tools)
         request = ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last, unoffered=unoffered)
         scope.asking = True
@@ -191,7 +191,7 @@ async def build_messages(agent: Recipe, instructions: str | None, scope: Scope) 
     told = agent.instructions if instructions is None else instructions
     messages = (agent.memo.system(told), *scope.state.history) if told else scope.state.history
     for part in agent.context:
-        messages = tuple(await part(messages, scope.view))
+        messages = tuple(await part(messages, scope))
         if not all(isinstance(message, Message) for message in messages):
             raise UnexpectedError(f"the context part {part!r} gave something else than messages: {messages!r:.200}")
     return messages
@@ -224,12 +224,12 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admi
         async def run_tool(call: ToolCall) -> ToolResult:
             return await execute(call, scope, is_judged)
 
-        policies, view, is_judged = scope.policies(agent), scope.view, bool(scope.deciders(agent))
+        policies, is_judged = scope.policies_of(agent), bool(scope.deciders(agent))
         chain = agent.memo.kept("chain", policies, lambda: Chain(policies))
         scope.joints[agent.name] = (
-            chain.around_model(reply_to, view),
-            chain.around_tool(run_tool, view),
-            chain.around_question(view),
+            chain.around_model(reply_to, scope),
+            chain.around_tool(run_tool, scope),
+            chain.around_question(scope),
         )
     return scope.joints[agent.name]
 
@@ -295,7 +295,7 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     if call.id in scope.families:
         scope.families[call.id].question = scope.families[call.id].failure = None
     within, counted = inside.set(scope.threads), working_for.set(None if tool.effect == "pure" else scope.threads)
-    context = scope.context(call.id, key, attempts)
+    context = scope.tool_context(call.id, key, attempts)
     try:
         outcome = await attempt(tool.act, prepared, context, passing=(Signal,), caught=_A_TOOLS)
     finally:

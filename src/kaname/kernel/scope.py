@@ -1,8 +1,9 @@
-"""Scope of one run: the folded state, and the only place where anything is recorded."""
+"""Scope of one run: the folded state, what others may ask of it, and the only place where anything is recorded."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -10,23 +11,41 @@ from inspect import isawaitable
 from logging import getLogger
 from typing import Any
 
-from ..core.chunks import Chunk
-from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
-from ..core.events import Asked, Delta, Event, Fact, Interjected, ModelReplied, Stopped, ToolStarted, Warned
-from ..core.messages import NOTHING, ModelReply, ToolCall, Usage
+from ..core.chunks import RESERVED, Chunk
+from ..core.codec import dump
+from ..core.errors import AgentError, ConfigError, ModelError, ReplayDiverged, Suspend, UnexpectedError, nearest
+from ..core.events import (
+    Asked,
+    Compacted,
+    Custom,
+    Delta,
+    Event,
+    Fact,
+    Interjected,
+    ModelReplied,
+    Stopped,
+    ToolStarted,
+    Warned,
+    withholding_fact,
+)
+from ..core.messages import NOTHING, Message, ModelReply, ToolCall, ToolResult, Usage
+from ..core.reading.as_read import read_text
 from ..core.record import replace
+from ..core.runs import title_of
 from ..core.state import State, evolve
 from .alarms import within
 from .arguments import IncomingCall, read_unknown
-from .bases import StrategyBase
+from .bases import SinkBase, StrategyBase, optional
 from .boundary import Failure, attempt
 from .chain import join_policies, join_rules, overrides, policies_with
 from .channel import Channel
+from .door import decide
 from .family import Family
-from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
+from .ports import Action, Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 from .threads import AtWork, inside
-from .view import RunView
+from .view import Fetch, Summarise
 
+COMPACTED = "compacted"  # a summary, among what a replay finds recorded
 _CUT = ("deadline", "cancelled", "failed")  # ways to end in the middle of a reply
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
 
@@ -49,7 +68,6 @@ class Scope:
         self.channel, self.clock = channel, clock or steady_clock()
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
-        self.view = RunView(self)
         self._rules: dict[str, tuple[StopRule, ...]] = {}  # of members, by name
         self._deciders: dict[str, tuple[Policy, ...]] = {}
         self.joints: dict[str, tuple[ModelHandler, ToolHandler, Admission]] = {}
@@ -102,7 +120,10 @@ class Scope:
     def recipe(self, name: str) -> Recipe:
         return self.team.get(name, self.root) if self.team else self.root
 
-    def policies(self, agent: Recipe) -> tuple[Policy, ...]:
+    def policies(self, call: ToolCall | None = None) -> tuple[Policy, ...]:
+        return self.policies_of(self.agent if call is None else self.caller(call))
+
+    def policies_of(self, agent: Recipe) -> tuple[Policy, ...]:
         """Return the policies around an agent's calls. The root's policies apply to all agents it hands over to."""
         return agent.policies if agent is self.root else join_policies(self.root.policies, agent.policies)
 
@@ -110,10 +131,14 @@ class Scope:
         """Return the policies that state demands about an agent's calls."""
         known = self._deciders.get(agent.name)
         if known is None:
-            known = self._deciders[agent.name] = policies_with(self.policies(agent), "demand")
+            known = self._deciders[agent.name] = policies_with(self.policies_of(agent), "demand")
         return known
 
-    def stops(self, agent: Recipe) -> tuple[StopRule, ...]:
+    @property
+    def stops(self) -> tuple[StopRule, ...]:
+        return self.stops_of(self.agent)
+
+    def stops_of(self, agent: Recipe) -> tuple[StopRule, ...]:
         """Return an agent's stop rules. The root's rules apply to all agents it hands over to."""
         if agent is self.root:
             return agent.stops
@@ -138,7 +163,6 @@ class Scope:
         return self.recipe(self.state.callers.get(call.id) or self.state.agent) if self.team else self.root
 
     def as_received(self, call: ToolCall) -> ToolCall:
-        """Return the call with the arguments that its tool would receive. Raises `BadArguments`."""
         incoming = self.incoming.get(call.id)
         if incoming is None:
             incoming = IncomingCall()
@@ -149,17 +173,15 @@ class Scope:
         return read_unknown(call, tools) if tool is None else incoming.read_call(call, tool)
 
     def as_sent(self, call: ToolCall) -> ToolCall:
-        """Return the call with the arguments that the model sent, unless a policy has changed them."""
         return self.incoming.get(call.id, IncomingCall()).as_sent(call)
 
-    def may_start(self, call: ToolCall, limit: float, counts: Mapping[str, int]) -> bool:
-        """Return True if the tool of the call was started fewer than `limit` times. See `RunView.may_start`."""
+    def may_start(self, call: ToolCall, limit: float, counts: Mapping[str, int] | None = None) -> bool:
         if call.id in self.unstarted or (self.state.interrupted and call.id in self.state.interrupted):
             return True
         started, underway = self.state.started, self.incoming
         self._starting = {key: one for key, one in self._starting.items() if key in underway and started.get(key) is one[1]}
         others = [name for key, (name, _) in self._starting.items() if key != call.id and name == call.name]
-        if counts.get(call.name, 0) + len(others) >= limit:
+        if (self.state.starts if counts is None else counts).get(call.name, 0) + len(others) >= limit:
             return False
         self._starting[call.id] = (call.name, started.get(call.id))
         return True
@@ -311,24 +333,21 @@ class Scope:
         asked, terms = question, (question.by, question.until, question.then, question.rules)
         await self.record(Asked(asked.key, asked.prompt, asked.options, call_id, asked.in_doubt, asked.about, *terms))
 
-    def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
-        """Return the context that a tool receives. Its agent is the one that made the call."""
+    def tool_context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         state = self.state
         agent = state.callers.get(call_id) or state.agent
-        return ToolContext(self.run_id, state.session, state.user, agent, call_id, key, attempt, self.view)
+        return ToolContext(self.run_id, state.session, state.user, agent, call_id, key, attempt, self)
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
-        """Show a piece of text without recording it."""
         if self.channel is not None and self.channel.delta(text, kind, call_id, self.state.agent):
             await self.channel.pause()
         if self._sinks:
             delta = Delta(text, kind, call_id)  # type: ignore[arg-type]
             await self._tell_sinks(Event(self.run_id, self.state.seq, self.clock(), self.state.agent, delta))
 
-    def tell(self, progress: Mapping[str, Any]) -> None:
-        """Show the progress of the run without recording it."""
+    def tell(self, data: Mapping[str, Any]) -> None:
         if self.channel is not None:
-            self.channel.show(Chunk(self.clock(), self.state.agent, "status", {"status": "progress", **progress}))
+            self.channel.show(Chunk(self.clock(), self.state.agent, "status", {"status": "progress", **data}))
 
     async def _tell_sinks(self, event: Event) -> None:
         failures = []
@@ -339,7 +358,7 @@ class Scope:
         for sink, failure in failures:
             if sink in self._sinks:
                 self._sinks.remove(sink)
-                await self._warn(
+                await self._tell_of_sink(
                     f"sink {getattr(sink, '__qualname__', type(sink).__name__)!r} raised {failure}; it is disabled for this run"
                 )
 
@@ -349,11 +368,119 @@ class Scope:
             ending = self.channel is not None and self.channel.ending
             await within(_SINK_AT_THE_END if ending else _SINK_SECONDS, outcome)
 
-    async def _warn(self, text: str) -> None:
+    async def _tell_of_sink(self, text: str) -> None:
         if self.state.stop is None:
-            await self.record(Warned("sink", text))
+            await self.warn("sink", text)
         else:  # the run is over, and nothing more is written
             getLogger("kaname").warning("sink %s (run %s)", text, self.run_id)
+
+    # What policies, context parts and tools ask for: see `RunView`
+
+    def now(self) -> float:
+        return self.clock()
+
+    def place(self, part: Any) -> int:
+        return next((place for place, one in enumerate(self.agent.context) if one is part), 0)
+
+    def tools(self, call: ToolCall) -> Mapping[str, Action]:
+        return self.caller(call).tools
+
+    async def decide(self, call: ToolCall) -> ToolResult | None:
+        self.unstarted.add(call.id)
+        try:
+            return await decide(call, self)
+        finally:
+            self.unstarted.discard(call.id)
+
+    async def allows(self, call: ToolCall) -> bool:
+        return await decide(call, self, may_ask=False) is None
+
+    def charge(self, usage: Usage, call_id: str = "") -> None:
+        if call_id:
+            self.family(call_id).charged += usage
+        else:
+            self.unbilled += usage
+
+    def spent_by_children(self, call_id: str) -> Usage:
+        return self.families[call_id].spent if call_id in self.families else NOTHING
+
+    def withdraw_question(self, call_id: str) -> None:
+        self.family(call_id).question = None
+
+    @property
+    def is_read(self) -> bool:
+        read = self.channel is not None and self.channel.is_read
+        return read or any("deltas" in optional(sink, SinkBase, "wants") for sink in self._sinks)
+
+    async def warn(self, source: str, text: str) -> None:
+        await self.record(Warned(source, text))
+
+    async def note(self, name: str, data: Any, *, shown: bool = True) -> None:
+        await self.record(custom(name, data, shown=shown))
+
+    async def report_error(self, about: Mapping[str, Any]) -> None:
+        await self.record(Custom("error", about))
+
+    async def run_child(self, context: ToolContext, agent: Any, user_input: Any, name: str) -> Any:
+        if self.open_child is None:
+            raise ConfigError.of("child.not_here", "run_child() cannot be used in a replay")
+        return await self.open_child(self, context, agent, user_input, name)
+
+    async def recall(self, name: str, fetch: Fetch, *, turn: bool = False) -> Any:
+        number, known = self.state.replied + 1, self.state.custom.get(name)
+        mark = ("turn", self.state.turns) if turn else ("reply", number)
+        if isinstance(known, Mapping) and "value" in known and known.get(mark[0]) == mark[1]:
+            return known["value"]
+        value = self._recorded_value(name, number) if self.recalled is not None else await fetch()
+        value = json.loads(dump(value))  # as it will be read from the record
+        await self._note_found(name, {"reply": number, "value": value, mark[0]: mark[1]})
+        return value
+
+    async def look_up(self, name: str, fetch: Fetch) -> Any:
+        number, known = self.state.replied + 1, self.state.custom.get(name)
+        value = await fetch() if self.recalled is None else self.recalled.get((name, number))
+        if value is not None and not (isinstance(known, Mapping) and known == {"reply": number, "value": value}):
+            await self._note_found(name, {"reply": number, "value": value})
+        return value
+
+    async def _note_found(self, name: str, data: Any) -> None:
+        """Record what was found, unless the run is only looked at: answers are checked before the run is opened."""
+        if self.epoch:
+            await self.record(custom(name, data, shown=False))  # it may be one person's alone
+
+    def _recorded_value(self, name: str, number: int) -> Any:
+        recorded = self.recalled or {}
+        if (name, number) not in recorded:
+            raise ReplayDiverged(f"{name!r} was not recalled for reply {number} when the run was recorded")
+        return recorded[name, number]
+
+    def _recorded_summary(self) -> tuple[str, Usage]:
+        made = (self.recalled or {}).get((COMPACTED, self.state.replied + 1))
+        if not made:
+            raise ModelError.of("compact.not_recorded", "the recorded run has no summary at this point")
+        found: tuple[str, Usage] = made.pop(0)
+        return found
+
+    async def withhold(self, messages: Sequence[Message]) -> None:
+        await self.record(withholding_fact([read_text(one) for one in messages], [title_of(one) for one in messages]))
+
+    async def compact(self, upto: int, summarise: Summarise) -> None:
+        messages = self.state.messages
+        if not 0 < upto < len(messages) or messages[upto].role == "tool":
+            raise ConfigError.of(
+                "compact.upto", "upto must be an index between two steps of the conversation, not {upto}", upto=upto
+            )
+        summary, usage = await summarise(messages[:upto]) if self.recalled is None else self._recorded_summary()
+        await self.record(Compacted(upto, summary, usage))
+
+
+def custom(name: str, data: Any, *, shown: bool = True) -> Custom:
+    """Return a custom fact. Raises `ConfigError` if its name is reserved for a type of chunk."""
+    if not name or name in RESERVED:
+        raise ConfigError.of(
+            "fact.name", "{name!r} cannot be the name of a fact: it is empty or reserved for a type of chunk", name=name
+        )
+    return Custom(name, data, shown)
 
 
 def steady_clock() -> Callable[[], float]:

@@ -144,7 +144,7 @@ class Memory(MemoryFiles):
             from .learn import Learning  # pydantic is slow to load
 
             model = None if self._how == "rules" else self._model or scope.root.model
-            kept = [policy for one in scope.root.policies if (policy := one.for_child(scope.view)) is not None]
+            kept = [policy for one in scope.root.policies if (policy := one.for_child(scope)) is not None]
             await Learning(self, scope.journal, model, kept).learn(scope.root.name, scope.state.user)
         if self._forget_after is not None:
             await off_loop(lambda: self.of(scope.state.user).forget_before(time.time() - (self._forget_after or 0.0)))

@@ -152,7 +152,7 @@ def recipe_within(scope: Scope, child_id: str, recipe: Recipe, seconds: float, *
     the time itself.
     """
     limits = (*_shared_limits(scope, child_id, seconds, apart), *recipe.stops)
-    inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
+    inherited = [policy for one in scope.policies() if (policy := one.for_child(scope)) is not None]
     return replace(recipe, stops=limits, policies=in_order((*inherited, *recipe.policies)))
 
 
@@ -237,7 +237,7 @@ class SharedLimit:
             most=self.left if apart else None,  # else the parent's stands around the whole child
             is_default=False,
             root=bound.root or rule,  # the one that a person has written
-            purse=bound.purse or purse_of(scope.view),
+            purse=bound.purse or purse_of(scope),
             left=lambda state: bound.dollars_left(self._family_state(state)),
         )
 
@@ -254,5 +254,5 @@ class SharedLimit:
 
 
 def _shared_limits(scope: Scope, child_id: str, seconds: float, apart: bool) -> tuple[StopRule, ...]:
-    found = [rule for rule in scope.stops(scope.agent) if bound_of(rule).kind in _SHARED]
+    found = [rule for rule in scope.stops if bound_of(rule).kind in _SHARED]
     return tuple([SharedLimit(rule, scope, child_id, seconds, apart) for rule in found])

@@ -219,7 +219,7 @@ class Opener:
             return scope
         scope.hear(*await self._letters(run_id))
         if (warning := other_model(state, self.recipe)) and request.parent is None:
-            await scope.view.warn("model", warning)
+            await scope.warn("model", warning)
         stack.push_async_exit(partial(self._keep_state, scope, facts))
         return scope
 

@@ -41,8 +41,7 @@ from ..kernel.bases import ActionBase, optional, options_of
 from ..kernel.load import load, read_run
 from ..kernel.loop import advance
 from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext
-from ..kernel.scope import Scope
-from ..kernel.view import COMPACTED
+from ..kernel.scope import COMPACTED, Scope
 from ..models.providers.replay import ReplayModel, without_folder
 from ..people.left import LEFT
 from ..policies.permission.flow.outbox import OUTBOX
@@ -274,7 +273,7 @@ class _Rerun:
         scope.interrupted, state.interrupted = dict(state.started), list(state.started)  # those that a person was asked about
         for call_id in [body.key.removeprefix(RESULT) for body in stage.inbox if isinstance(body, Answered)]:
             if call_id in self.results:  # the caller ran the call itself, and has spent this on it
-                scope.view.charge(self.results[call_id].usage, call_id)
+                scope.charge(self.results[call_id].usage, call_id)
         self._clock.outside, scope.failure = None, None
 
 

@@ -70,8 +70,8 @@ async def start_task(tool: str, agent: Runnable, given: Any, context: ToolContex
 
 
 def _scope_of(context: ToolContext) -> Scope:
-    scope: Scope | None = None if context.view is None else context.view._scope
-    if scope is None or scope.open_child is None:
+    scope = context.view
+    if not isinstance(scope, Scope) or scope.open_child is None:
         raise ConfigError.of("child.not_here", "run_child() cannot be used in a replay")
     return scope
 

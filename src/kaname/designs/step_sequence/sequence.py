@@ -279,10 +279,10 @@ class AgentStepSequence(Refusing):
         if handed is None:
             result = await self._run_by_hand(scope, call)
         elif same_call(handed, call, tool):
-            context = scope.context(call.id, f"{self.run_id}:{call.id}", 1)
+            context = scope.tool_context(call.id, f"{self.run_id}:{call.id}", 1)
             acting = partial(attempt, tool.act, prepared, context, passing=())
-            result, spent = await meter(call.name, acting, _reported_usage, scope.view)
-            scope.view.charge(spent, call.id)  # recorded with the result that is submitted
+            result, spent = await meter(call.name, acting, _reported_usage, scope)
+            scope.charge(spent, call.id)  # recorded with the result that is submitted
         else:
             raise InvalidState.of(
                 "sequence.other_call", "call {id!r} was handed out with other arguments: {name}", id=call.id, name=call.name
