@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from importlib import import_module
 from types import TracebackType
@@ -701,28 +701,30 @@ class Agent(Generic[OutputT]):
 
         return TypedRun(self._output, *arguments)
 
-    @asynccontextmanager
-    async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
-        """Open a run: start the tool servers, check what the request brings, take the turn, record the beginning, lend."""
-        async with AsyncExitStack() as stack:
-            if self._conversation.session:
-                request = await self._conversation.take_turn(request, self.journal, stack)
-            if self.servers is not None:
-                await self.servers.start()
-            if self.servers is None or self.servers.complete:  # the tools of a server that is missing are not known
-                check_policies(self.recipe)
-            check_deps(self.recipe, request.deps)
-            scope = await opener.enter(request, channel, stack)
-            current_view.set(ref(scope))
-            if self.servers is not None and (missing := self.servers.missing_notice) and not scope.state.finished:
-                await scope.warn("mcp", missing)
-            if self._conversation.session:
-                self._conversation.begin(scope)
-                stack.callback(self._conversation.keep, scope)
-            if any(key.startswith(BACKGROUND) for key in scope.state.custom):
-                await import_module("kaname.run.tasks").revive(scope)
-            if scope.state.stop is None:
-                stack.push_async_exit(partial(hand_back, scope, self._view))
-            stack.enter_context(traced_by(scope))
-            yield scope
-        self._afterwards.begin(scope)
+    async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
+        """Open a run: start the tool servers, check what the request brings, take the turn, record the beginning, lend.
+
+        `stack` ends it.
+        """
+        if opener.recipe.context or opener.recipe.team:  # last of all, if nothing has failed
+            stack.push(lambda problem, *_: self._afterwards.begin(scope) if problem is None else None)
+        if self._conversation.session:
+            request = await self._conversation.take_turn(request, self.journal, stack)
+        if self.servers is not None:
+            await self.servers.start()
+        if self.servers is None or self.servers.complete:  # the tools of a server that is missing are not known
+            check_policies(self.recipe)
+        check_deps(self.recipe, request.deps)
+        scope: Scope = await opener.open(request, channel, stack)
+        current_view.set(ref(scope))
+        if self.servers is not None and (missing := self.servers.missing_notice) and not scope.state.finished:
+            await scope.warn("mcp", missing)
+        if self._conversation.session:
+            self._conversation.begin(scope)
+            stack.callback(self._conversation.keep, scope)
+        if any(key.startswith(BACKGROUND) for key in scope.state.custom):
+            await import_module("kaname.run.tasks").revive(scope)
+        if scope.state.stop is None:
+            stack.push_async_exit(partial(hand_back, scope, self._view))
+        stack.enter_context(traced_by(scope))
+        return scope

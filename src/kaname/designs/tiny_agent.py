@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic
 
@@ -235,20 +235,13 @@ def process_single_turn_with_tools(agent: KanameAgent[Any], messages: list[Any])
     session = agent._conversation.session if messages is agent._conversation.messages else ""
     request = RunRequest(new_run_id(), check_messages(messages), session=session, base="")
 
-    def open_run(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-        run = agent._open_run(opener, request, channel)
-        return run if session else _extend_at_end(messages, run)
+    async def open_run(channel: Channel, stack: AsyncExitStack) -> Scope:
+        scope = await agent._open_run(opener, request, channel, stack)
+        if not session:
+            stack.callback(lambda: messages.extend([to_openai(message) for message in scope.state.turn[1:]]))
+        return scope
 
     return Run(request.run_id, open_run, agent._view, agent.journal)
-
-
-@asynccontextmanager
-async def _extend_at_end(messages: list[Any], opened: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
-    async with opened as scope:
-        try:
-            yield scope
-        finally:
-            messages += [to_openai(message) for message in scope.state.turn[1:]]
 
 
 def _as_config(given: Any) -> Any:

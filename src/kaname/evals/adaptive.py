@@ -8,8 +8,8 @@ the last runs. So no reward is lost, however many processes there are, and a rat
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from copy import copy
 from math import inf
 from random import Random
@@ -203,12 +203,10 @@ class AdaptiveAgent(Agent[OutputT]):
             return {}
         return dict(opened.recipe.get(CHOICE, {})) if isinstance(opened, Opened) else {}
 
-    @asynccontextmanager
-    async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+    async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         if opener.recipe is self.recipe:
             opener = await self._opener_for(opener, request)
-        async with super()._open_run(opener, request, channel) as scope:
-            yield scope
+        return await super()._open_run(opener, request, channel, stack)
 
     async def _opener_for(self, opener: Opener, request: RunRequest) -> Opener:
         """Return an opener with the alternative of the run, of the run that it continues, or with a new choice."""

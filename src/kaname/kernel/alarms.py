@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from math import inf
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..core.errors import JournalError, Signal
 
@@ -27,34 +27,40 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
     assert task is not None
-    rang, before = False, task.cancelling()
-
-    def ring() -> None:
-        nonlocal rang
-        rang = True
-        task.cancel()
-
+    alarm, before, heard = _Alarm(task), task.cancelling(), False
     try:
         alarms: _Alarms = loop._kaname_alarms  # type: ignore[attr-defined]
     except AttributeError:  # an attribute of the event loop, because they refer to it and must end with it
         alarms = loop._kaname_alarms = _Alarms()  # type: ignore[attr-defined]
-    time = alarms.times[ring] = loop.time() + seconds
+    time = alarms.times[alarm] = loop.time() + seconds
     if time < alarms.next:
         alarms.wait_until(time)
-    heard = False
     try:
         value = await work
     except (asyncio.CancelledError, Signal, JournalError) as problem:
         heard = True
-        if rang and task.uncancel() <= before and isinstance(problem, asyncio.CancelledError):
+        if alarm.rang and task.uncancel() <= before and isinstance(problem, asyncio.CancelledError):
             raise Late(f"it took longer than {seconds:g} s") from None
         raise
     finally:
-        alarms.times.pop(ring, None)
-        if rang and not heard:  # the cancellation was swallowed, whatever the work has returned or raised
+        alarms.times.pop(alarm, None)
+        if alarm.rang and not heard:  # the cancellation was swallowed, whatever the work has returned or raised
             stopped = task.uncancel() > before  # by the caller as well
             raise asyncio.CancelledError if stopped else Late(f"it took longer than {seconds:g} s")
     return value
+
+
+class _Alarm:
+    """The alarm of one piece of work. It cancels its task."""
+
+    __slots__ = ("rang", "task")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task, self.rang = task, False
+
+    def ring(self) -> None:
+        self.rang = True
+        self.task.cancel()
 
 
 class _Alarms:
@@ -65,7 +71,7 @@ class _Alarms:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.times: dict[Callable[[], None], float] = {}
+        self.times: dict[_Alarm, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.next = inf
 
@@ -77,8 +83,8 @@ class _Alarms:
 
     def _ring(self) -> None:
         now, self.next, self._timer = self._loop.time() + _PRECISION, inf, None
-        for _, ring in sorted([(time, ring) for ring, time in self.times.items() if time <= now], key=itemgetter(0)):
-            del self.times[ring]
-            ring()
+        for _, alarm in sorted([(time, alarm) for alarm, time in self.times.items() if time <= now], key=itemgetter(0)):
+            del self.times[alarm]
+            alarm.ring()
         if self.times:
             self.wait_until(min(self.times.values()))

@@ -80,14 +80,19 @@ class Border:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        if error is None or isinstance(error, self.passing):
-            return False
-        if (inner := _signal_in(error)) is not None and isinstance(inner, self.passing):
-            raise inner from error
-        if not isinstance(error, self.caught) and not (isinstance(error, asyncio.CancelledError) and _was_not_cancelled()):
-            return False
-        self.failure = Failure(error)
-        return True
+        self.failure = None if error is None else failure_of(error, self.passing, self.caught)
+        return self.failure is not None
+
+
+def failure_of(error: BaseException, passing: Kinds, caught: Kinds = (Exception, Signal)) -> Failure | None:
+    """Return what a border makes of an error: a failure, or None if the error has to be raised again."""
+    if isinstance(error, passing):
+        return None
+    if (inner := _signal_in(error)) is not None and isinstance(inner, passing):
+        raise inner from error
+    if not isinstance(error, caught) and not (isinstance(error, asyncio.CancelledError) and _was_not_cancelled()):
+        return None
+    return Failure(error)
 
 
 def _signal_in(error: BaseException) -> Signal | None:
@@ -107,7 +112,10 @@ async def attempt(
     work: Callable[..., Any], *args: Any, passing: Kinds = (AgentError, Signal), caught: Kinds = (Exception, Signal)
 ) -> Any:
     """Run foreign code. Return a `Failure` for everything it raises, except for the types in `passing`, which are raised."""
-    with Border(passing, caught) as border:
+    try:
         value = work(*args)
         return await value if isawaitable(value) else value
-    return border.failure
+    except BaseException as error:
+        if failure := failure_of(error, passing, caught):
+            return failure
+        raise

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from ..core.errors import AgentError, Halt, JournalError, Suspend, UnexpectedError
+from ..core.errors import AgentError, Halt, Suspend, UnexpectedError
 from ..core.events import Stopped
 from ..core.state import State
 from ..core.steps import CallModel, Finish, Step, Stop
 from .bases import conclude
-from .boundary import Border
+from .boundary import failure_of
 from .perform import perform
 from .scope import Scope
 
@@ -27,20 +27,19 @@ async def drive(scope: Scope) -> State:
 async def advance(scope: Scope) -> None:
     """Perform one step. A signal or a failure inside it becomes a fact, and the work done so far stays."""
     try:
-        with Border(passing=(AgentError, Halt)) as border:
+        try:
             try:
                 await perform(decide(scope), scope)
             except Suspend as question:
                 await scope.park(question)
-        if bug := border.failure:
-            raise UnexpectedError(f"{bug} (at {bug.place})") from bug.error
+        except BaseException as error:
+            if bug := failure_of(error, passing=(AgentError, Halt)):
+                raise UnexpectedError(f"{bug} (at {bug.place})") from error
+            raise
     except Halt as end:
         await scope.record(Stopped(end.stop))
-    except JournalError:  # what cannot be recorded cannot be turned into a fact
-        raise
     except AgentError as failure:
-        scope.failure = failure
-        await scope.record(Stopped(Stop("failed", failure.public, type(failure).__name__, failure.said)))
+        await scope.fail(failure)
 
 
 def decide(scope: Scope) -> Step:

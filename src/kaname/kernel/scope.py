@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.chunks import RESERVED, Chunk
 from ..core.codec import dump
-from ..core.errors import AgentError, ConfigError, ModelError, ReplayDiverged, Suspend, UnexpectedError, nearest
+from ..core.errors import AgentError, ConfigError, JournalError, ModelError, ReplayDiverged, Suspend, UnexpectedError, nearest
 from ..core.events import (
     Asked,
     Compacted,
@@ -33,6 +33,7 @@ from ..core.reading.as_read import read_text
 from ..core.record import replace
 from ..core.runs import title_of
 from ..core.state import State, evolve
+from ..core.steps import Stop
 from .alarms import within
 from .arguments import IncomingCall, read_unknown
 from .bases import SinkBase, StrategyBase, optional
@@ -239,6 +240,13 @@ class Scope:
         """Return a reply with what calls have cost that gave none."""
         unbilled, self.unbilled = self.unbilled, NOTHING
         return reply if unbilled is NOTHING else replace(reply, usage=reply.usage + unbilled)
+
+    async def fail(self, failure: AgentError) -> None:
+        """End the run with an error. One of the journal is raised: what cannot be recorded cannot be turned into a fact."""
+        if isinstance(failure, JournalError):
+            raise failure
+        self.failure = failure
+        await self.record(Stopped(Stop("failed", failure.public, type(failure).__name__, failure.said)))
 
     async def cancel_running(self) -> None:
         """Cancel the calls that are still running, because the run ends."""

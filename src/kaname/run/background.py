@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
 from typing import Any
@@ -77,13 +77,11 @@ class ToolRun:
         return Run(run_id, partial(_open, opener, request), partial(result_of, typed=None), journal)
 
 
-@asynccontextmanager
-async def _open(opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+async def _open(opener: Opener, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
     assert request.parent is not None
     sent = await _sent_call(opener.journal, *request.parent)
     opener.recipe = replace(opener.recipe, strategy=OneCall(sent.name, sent.args))
-    async with opener.open(request, channel) as scope:
-        yield scope
+    return await opener.open(request, channel, stack)
 
 
 async def _sent_call(journal: Journal, run_id: str, call_id: str) -> ToolCall:

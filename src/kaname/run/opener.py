@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import cached_property, partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from .attach import stop_waiting_children
 from .child import run_child
 from .recipe import check_strategy, describe, for_run, other_model, with_flow
 from .request import QUEUED, RunRequest, SharedSession
-from .turns import Recent, hold_run, turn_of, until_over
+from .turns import Recent, claim_run, turn_of, until_over
 
 FORK = "fork"  # the source of a result that the caller of a fork has written
 _BUSY, _PAUSE = 10.0, 0.05  # seconds that a task may be at work before it takes an answer, and between two tries
@@ -57,13 +57,7 @@ class Opener:
         self.recipe, self.journal, self.sinks = recipe, journal, sinks
         self._describe, self._recent = describe, Recent() if recent is None else recent
 
-    @asynccontextmanager
-    async def open(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
-        """Open a run with its first facts recorded, and release it when the block is left."""
-        async with AsyncExitStack() as stack:
-            yield await self.enter(request, channel, stack)
-
-    async def enter(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
+    async def open(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         """Open a run in four steps: admit the words, take the turn, record, lend.
 
         `stack` releases what is taken on the way: the turn of the session, and the claim of the run.
@@ -201,7 +195,8 @@ class Opener:
         if rests:
             await self._show_past(request, channel)
             return scope
-        hold = await stack.enter_async_context(hold_run(self.journal, run_id, takeover=request.takeover))
+        hold = await claim_run(self.journal, run_id, takeover=request.takeover)
+        stack.push_async_exit(hold.release)
         await self._show_past(request, channel)
         if hold.lease.seq != state.seq:  # another process has continued it in the meantime
             state = await load(self.journal, run_id)
@@ -290,8 +285,8 @@ class Opener:
 
     async def record_answers(self, request: RunRequest) -> None:
         """Record the answers of a request without executing the run, and release it."""
-        async with self.open(request, Channel()):
-            pass
+        async with AsyncExitStack() as stack:
+            await self.open(request, Channel(), stack)
 
     async def _either(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         """Resume the run if it exists, else begin it. Of several processes that do so at once, one does the work and the others
@@ -362,15 +357,17 @@ class Opener:
         turn: Turn | None = None,
     ) -> Scope:
         """Claim a new run, and record its first facts. `state`: that of the run before it, or of the run that is forked."""
-        before = state.facts
-        async with AsyncExitStack() as claimed:  # released at once if the first facts cannot be recorded
-            hold = await claimed.enter_async_context(hold_run(self.journal, request.run_id, turn=turn))
+        before, hold = state.facts, await claim_run(self.journal, request.run_id, turn=turn)
+        try:
             if hold.lease.seq:
                 raise RunExists(request.run_id)
             state.seq = 0
             hold.scope = scope = self._scope(request, hold.lease.epoch, state, channel, facts)
             await self._record(scope, facts)
-            await stack.enter_async_context(claimed.pop_all())
+        except BaseException as problem:  # released at once if the first facts cannot be recorded
+            await hold.release(type(problem), problem)
+            raise
+        stack.push_async_exit(hold.release)
         scope.interrupted = dict(state.started)
         if request.how != "fork":
             stack.push_async_exit(partial(self._keep_state, scope, before))

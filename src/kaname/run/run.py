@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AsyncExitStack, suppress
 from inspect import iscoroutinefunction
 from logging import getLogger
 from time import monotonic, time
@@ -29,7 +29,8 @@ _POLL, _A_WHILE = 0.02, 0.25  # seconds
 _LETTING_GO = 10.0  # seconds that runs and the threads of their tools have to end when a process shuts down
 
 Tell = Callable[..., Awaitable[bool]]
-Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
+Begin = Callable[[Channel, AsyncExitStack], Awaitable[Scope]]
+"""Opens a run, whose chunks go into the channel. The stack ends it."""
 
 
 class Work:
@@ -92,8 +93,9 @@ class Work:
         try:
             if self.aborted:
                 raise asyncio.CancelledError
-            async with self._begin(self.channel) as scope:
-                self.scope, scope.leaves_resumable, self.channel.begun = scope, self.leaves_resumable, True
+            async with AsyncExitStack() as stack:
+                self.scope = scope = await self._begin(self.channel, stack)
+                scope.leaves_resumable, self.channel.begun = self.leaves_resumable, True
                 self.begun.set()
                 await self._drive(scope)
                 if scope.failure is not None:
@@ -214,7 +216,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
 
     Args:
         run_id: The id of the run.
-        begin: Opens the run on the channel to its readers, and returns its scope.
+        begin: Opens the run, and returns its scope. It gets the channel to the readers, and the stack that ends the run.
         view: Makes the result from the id and the state.
         journal: The journal of the run.
         abort_event: An `Event`. Setting it aborts the run.

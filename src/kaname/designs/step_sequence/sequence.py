@@ -349,7 +349,9 @@ class AgentStepSequence(Refusing):
 
     async def _open(self) -> Scope:
         if self._scope is None:
-            self._scope = await self._stack.enter_async_context(self._begin(Channel()))
+            async with AsyncExitStack() as stack:
+                self._scope = await self._begin(Channel(), stack)
+                self._stack = stack.pop_all()
             self._guard = asyncio.create_task(_guard_run(self._scope, self._stack))
             _guards.add(self._guard)  # the loop itself holds tasks only weakly
             self._guard.add_done_callback(_guards.discard)
