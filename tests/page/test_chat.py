@@ -39,12 +39,12 @@ def test_a_chat_streams_tools_and_table_and_asks_before_it_books(go, api, served
     assert colours[0] != colours[1], "to approve is not the colour of danger"
     approve.click()
     expect(page.locator(".prose table")).to_contain_text("Ryokan Umi")
+    expect(page.locator(".prose strong")).to_have_text("trains included")
+    expect(page.locator(".prose pre code")).to_contain_text("total = 84_000")
     sides = (
         page.locator(".prose tr").last.locator("td").evaluate_all("cells => cells.map(one => getComputedStyle(one).textAlign)")
     )
     assert sides == ["start", "right", "start"], "as the line under the head says"
-    expect(page.locator(".prose strong")).to_have_text("trains included")
-    expect(page.locator(".prose pre code")).to_contain_text("total = 84_000")
     assert page.locator(".prose a").get_attribute("rel") == "noopener noreferrer nofollow"
     assert (served.folder / "booked.txt").read_text("utf-8") == "Hotel Higashi 2 84000\n"
 

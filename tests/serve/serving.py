@@ -71,8 +71,9 @@ def serving(folder: Path, *options: str, **more: Any) -> Iterator[Served]:
 
 
 def client(served: Served, token: str = "", **more: Any) -> httpx.Client:
+    """Make a client. It verifies no certificates, because reading those of all authorities takes 30 ms."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    return httpx.Client(base_url=served.url, headers=headers, timeout=60, trust_env=False, **more)
+    return httpx.Client(base_url=served.url, headers=headers, timeout=60, trust_env=False, verify=False, **more)
 
 
 def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:

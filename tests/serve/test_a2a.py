@@ -14,7 +14,7 @@ from tests.serve.serving import client
 
 @asynccontextmanager
 async def _talking(served, agent: str, binding: str, streaming: bool):
-    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=30) as http:
         card = await A2ACardResolver(http, f"{served.url}/a2a/{agent}").get_agent_card()
         config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
         yield ClientFactory(config).create(card)
