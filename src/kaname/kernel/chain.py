@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from typing import Any, get_args
 
 from ..core.errors import BadArguments, ConfigError
-from ..core.messages import NOTHING, Message, ToolCall, ToolResult, Usage
+from ..core.messages import NOTHING, Message, ToolResult, Usage
 from .bases import bound_of
 from .ports import Admission, ModelHandler, Place, Policy, StopRule, ToolHandler
 from .view import RunView
@@ -88,31 +88,38 @@ def around_attempt(policies: Sequence[Policy], core: ModelHandler, view: RunView
 
 
 def _wrap(policies: Sequence[Policy], joint: str, core: Any, view: RunView) -> Any:
-    around = _around_call if joint == "tool" else _around
+    wrapped = _WrappedCall if joint == "tool" else _Wrapped
     for policy in reversed(policies):
-        core = around(getattr(policy, joint), core, view)
+        core = wrapped(getattr(policy, joint), core, view)
     return core
 
 
-def _around(wrap: Any, core: Any, view: RunView) -> Any:
-    return lambda given: wrap(given, core, view)
+class _Wrapped:
+    """A handler in one policy. It is an object, because the five of a closure would be made for each policy and each run."""
+
+    __slots__ = ("core", "view", "wrap")
+
+    def __init__(self, wrap: Any, core: Any, view: RunView) -> None:
+        self.wrap, self.core, self.view = wrap, core, view
+
+    def __call__(self, given: Any) -> Any:
+        return self.wrap(given, self.core, self.view)
 
 
-def _around_call(wrap: Any, core: Any, view: RunView) -> Any:
-    """Wrap a tool handler in one policy, and show the policy the arguments that the tool would receive now.
+class _WrappedCall(_Wrapped):
+    """A tool handler in one policy, which is shown the arguments that the tool would receive now.
 
     An outer policy may have changed the call. Arguments that do not fit are refused here.
     """
-    read = view.as_received
 
-    def handle(call: ToolCall) -> Awaitable[ToolResult]:
+    __slots__ = ()
+
+    def __call__(self, given: Any) -> Any:
         try:
-            seen = read(call)
+            seen = self.view.as_received(given)
         except BadArguments as problem:
             return _refusal(str(problem))
-        return wrap(seen, core, view)  # type: ignore[no-any-return]
-
-    return handle
+        return self.wrap(seen, self.core, self.view)
 
 
 async def _refusal(problem: str) -> ToolResult:

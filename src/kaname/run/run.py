@@ -118,6 +118,8 @@ class Work:
             for task in (watcher, *self._listeners):
                 if task is not None:
                     task.cancel()
+            if self.scope is not None:
+                self.scope.let_go()
 
     def _listen(self) -> None:
         """Begin to listen to other processes: to a request to stop, and to messages. Only a run that takes a while listens."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -156,19 +156,19 @@ class OpenAI(ServedModel):
             return await self._reply_once(request, emit)
         return await super().reply_in_mode(request, emit)
 
-    async def _reply_in(self, mode: str, request: ModelRequest, emit: Emit) -> ModelReply:
+    def _reply_in(self, mode: str, request: ModelRequest, emit: Emit) -> Awaitable[ModelReply]:
         if mode == "native":
-            return await (self._natively(request, emit) if self.tool_mode == "auto" else super().reply(request, emit))
+            return self._natively(request, emit) if self.tool_mode == "auto" else super().reply(request, emit)
         if mode == "constrained":
             from ..prompted.json_choice import reply_by_choice
 
-            return await reply_by_choice(super().reply, request, emit, plan_first=self.plan_first)
+            return reply_by_choice(super().reply, request, emit, plan_first=self.plan_first)
         from ..prompted.react.model import Stops, reply_by_text
 
         self._stops = self._stops or Stops()
         own = {key: value for key, value in self.settings.items() if key == "stop"}  # kaname adds its own to them
         request = replace(request, settings={**own, **request.settings})
-        return await reply_by_text(self._answer, request, emit, stops=self._stops)
+        return reply_by_text(self._answer, request, emit, stops=self._stops)
 
     async def _natively(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """Ask with native tools.

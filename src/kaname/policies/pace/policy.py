@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ConfigError, RateLimited
@@ -64,11 +64,17 @@ class Pace(Policy):
         why, late = gate.reason(PacedCall(self.limits, rates, tokens))
         return not why, explain_wait(why, late) if why else ""
 
-    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+    def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> Coroutine[Any, Any, ModelReply]:
         model = request.model or view.agent.model
         gate, rates = self._gate(model)
         if not gate.limited and (rates is None or not rates.bounded):
-            return await _count(next(request), gate, rates)
+            return _count(next(request), gate, rates)
+        return self._in_turn(request, next, view, model, gate, rates)
+
+    async def _in_turn(
+        self, request: ModelRequest, next: ModelHandler, view: RunView, model: Any, gate: Gate, rates: ReportedRates | None
+    ) -> ModelReply:
+        """Make a call when the limits allow it."""
         patience = request.longest_wait
         if patience is None:  # if the model is not the agent's own, another one can answer at once
             patience = self.longest_wait if request.model is None else 0.0
