@@ -1,4 +1,4 @@
-"""Time limits on code under way. A limit holds even if the code swallows the cancellation."""
+"""Alarms of an event loop. A time limit on code under way holds even if the code swallows the cancellation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from math import inf
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..core.errors import JournalError, Signal
 
@@ -27,14 +27,8 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
     assert task is not None
-    alarm, before, heard = _Alarm(task), task.cancelling(), False
-    try:
-        alarms: _Alarms = loop._kaname_alarms  # type: ignore[attr-defined]
-    except AttributeError:  # an attribute of the event loop, because they refer to it and must end with it
-        alarms = loop._kaname_alarms = _Alarms()  # type: ignore[attr-defined]
-    time = alarms.times[alarm] = loop.time() + seconds
-    if time < alarms.next:
-        alarms.wait_until(time)
+    alarms, alarm, before, heard = alarms_of(loop), _TimeLimit(task), task.cancelling(), False
+    alarms.set(alarm, seconds)
     try:
         value = await work
     except (asyncio.CancelledError, Signal, JournalError) as problem:
@@ -43,14 +37,20 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
             raise Late(f"it took longer than {seconds:g} s") from None
         raise
     finally:
-        alarms.times.pop(alarm, None)
+        alarms.unset(alarm)
         if alarm.rang and not heard:  # the cancellation was swallowed, whatever the work has returned or raised
             stopped = task.uncancel() > before  # by the caller as well
             raise asyncio.CancelledError if stopped else Late(f"it took longer than {seconds:g} s")
     return value
 
 
-class _Alarm:
+class Alarm(Protocol):
+    """What happens when a time has come. It is compared by identity."""
+
+    def ring(self) -> None: ...
+
+
+class _TimeLimit:
     """The alarm of one piece of work. It cancels its task."""
 
     __slots__ = ("rang", "task")
@@ -63,28 +63,43 @@ class _Alarm:
         self.task.cancel()
 
 
-class _Alarms:
-    """The alarms of one event loop. One timer serves them all, because nearly every alarm is unset before it rings.
+class Alarms:
+    """The alarms of one event loop. One timer serves them all, because nearly every alarm is unset before it rings."""
 
-    Attributes: times: When each alarm rings. next: When the timer rings.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.times: dict[_Alarm, float] = {}
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._times: dict[Alarm, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self.next = inf
+        self._next = inf  # when the timer rings
 
-    def wait_until(self, time: float) -> None:
+    def set(self, alarm: Alarm, seconds: float) -> None:
+        time = self._times[alarm] = self._loop.time() + seconds
+        if time < self._next:
+            self._wait_until(time)
+
+    def unset(self, alarm: Alarm) -> None:
+        """Unset an alarm, if it has not rung."""
+        self._times.pop(alarm, None)
+
+    def _wait_until(self, time: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.next = time
+        self._next = time
         self._timer = self._loop.call_at(time, self._ring)
 
     def _ring(self) -> None:
-        now, self.next, self._timer = self._loop.time() + _PRECISION, inf, None
-        for _, alarm in sorted([(time, alarm) for alarm, time in self.times.items() if time <= now], key=itemgetter(0)):
-            del self.times[alarm]
+        now, self._next, self._timer = self._loop.time() + _PRECISION, inf, None
+        for _, alarm in sorted([(time, alarm) for alarm, time in self._times.items() if time <= now], key=itemgetter(0)):
+            del self._times[alarm]
             alarm.ring()
-        if self.times:
-            self.wait_until(min(self.times.values()))
+        if self._times:
+            self._wait_until(min(self._times.values()))
+
+
+def alarms_of(loop: asyncio.AbstractEventLoop) -> Alarms:
+    """Return the alarms of an event loop. They are an attribute of it, because they refer to it and must end with it."""
+    try:
+        return loop._kaname_alarms  # type: ignore[attr-defined,no-any-return]
+    except AttributeError:
+        made = loop._kaname_alarms = Alarms(loop)  # type: ignore[attr-defined]
+        return made

@@ -49,11 +49,10 @@ def decide(scope: Scope) -> Step:
     if isinstance(step, Finish):
         return step
     for rule in scope.stops_of(agent):
-        stop = rule(state, step)
-        if isinstance(stop, Stop):
-            if (limit := state.concluding) is not None and stop.kind == limit.kind and isinstance(step, CallModel):  # the last
-                continue
-            return conclude(agent.strategy, state, stop)
-        if stop is not None:
+        if (stop := rule(state, step)) is None:
+            continue
+        if not isinstance(stop, Stop):
             raise UnexpectedError(f"the stop rule {rule!r} returned {stop!r}; expected a Stop, or None to go on")
+        if (limit := state.concluding) is None or stop.kind != limit.kind or not isinstance(step, CallModel):  # else the last
+            return conclude(agent.strategy, state, stop)
     return step

@@ -29,7 +29,6 @@ from .boundary import Failure, attempt, log_failure
 from .chain import Chain
 from .door import amend, decide
 from .effects import settle
-from .family import Family
 from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import take_in
 from .results import fit_result, must_be_json, result_from_caller, result_from_client
@@ -301,16 +300,16 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     finally:
         working_for.reset(counted)
         inside.reset(within)
-    family = scope.families.get(call.id) or Family()
-    if (question := family.question) is not None:  # the tool has caught it, and it must be asked
-        family.question = None
-        raise question
-    if family.failure is not None:  # the child is resumed with this run: for the model, it has not failed
-        raise family.failure
+    if (family := scope.families.get(call.id)) is not None:
+        if (question := family.question) is not None:  # the tool has caught it, and it must be asked
+            family.question = None
+            raise question
+        if family.failure is not None:  # the child is resumed with this run: for the model, it has not failed
+            raise family.failure
     if isinstance(outcome, Failure):
         log_failure(call.name, outcome, scope.run_id)
         outcome = ToolResult(error=str(outcome))
     result: ToolResult = outcome
-    if family.untrusted:
+    if family is not None and family.untrusted:
         result = replace(result, untrusted=True)
     return result if call.name == incoming.requested else replace(result, tool=call.name)

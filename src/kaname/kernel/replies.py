@@ -34,7 +34,7 @@ def take_in(reply: Any, model: str, number: int, tools: Mapping[str, Any]) -> Mo
     parts = tuple([_part(part, model, number, place, tools) for place, part in enumerate(message.parts)])
     words = (reply.model, reply.problem, reply.advice, reply.served, reply.request_id)
     for said in (reply.stop_reason or "", *words):
-        if not isinstance(said, str):
+        if type(said) is not str and not isinstance(said, str):
             raise _wrong(model, said, "texts as its reply's stop_reason, model, problem, advice, served and request_id")
     return ModelReply(Message("assistant", parts), reply.stop_reason, check_usage(reply.usage, f"the model {model!r}"), *words)
 

@@ -66,7 +66,7 @@ class Scope:
     ) -> None:
         self.run_id, self.root, self.journal, self.epoch, self.state = run_id, recipe, journal, epoch, state
         self.team: Mapping[str, Recipe] = dict(recipe.team) if recipe.team else {}
-        self.channel, self.clock = channel, clock or steady_clock()
+        self.channel, self.now = channel, clock or steady_clock()
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
         self._rules: dict[str, tuple[StopRule, ...]] = {}  # of members, by name
@@ -206,7 +206,7 @@ class Scope:
             cancelled = (await _run_to_end(self._reply_is_written()) if ends else await self._reply_is_written()) or cancelled
         if ends:
             bodies = (*bodies[:-1], self._complete(bodies[-1]))  # type: ignore[arg-type]
-        now, name, events = self.clock(), agent or self.state.agent or self.root.name, []
+        now, name, events = self.now(), agent or self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
             events.append(Event(self.run_id, self._seq, now, name, body))
@@ -355,11 +355,11 @@ class Scope:
             await self.channel.pause()
         if self._sinks:
             delta = Delta(text, kind, call_id)  # type: ignore[arg-type]
-            await self._tell_sinks(Event(self.run_id, self.state.seq, self.clock(), self.state.agent, delta))
+            await self._tell_sinks(Event(self.run_id, self.state.seq, self.now(), self.state.agent, delta))
 
     def tell(self, data: Mapping[str, Any]) -> None:
         if self.channel is not None:
-            self.channel.show(Chunk(self.clock(), self.state.agent, "status", {"status": "progress", **data}))
+            self.channel.show(Chunk(self.now(), self.state.agent, "status", {"status": "progress", **data}))
 
     async def _tell_sinks(self, event: Event) -> None:
         failures = []
@@ -387,9 +387,6 @@ class Scope:
             getLogger("kaname").warning("sink %s (run %s)", text, self.run_id)
 
     # What policies, context parts and tools ask for: see `RunView`
-
-    def now(self) -> float:
-        return self.clock()
 
     def place(self, part: Any) -> int:
         return next((place for place, one in enumerate(self.agent.context) if one is part), 0)

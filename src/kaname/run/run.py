@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import AsyncExitStack, suppress
+from contextvars import Context, copy_context
 from inspect import iscoroutinefunction
 from logging import getLogger
 from time import monotonic, time
@@ -19,6 +20,7 @@ from ..core.messages import NOTHING, Usage
 from ..core.notices import notice
 from ..core.state import State
 from ..core.steps import Stop
+from ..kernel.alarms import alarms_of
 from ..kernel.channel import Channel, Reader
 from ..kernel.loop import drive
 from ..kernel.ports import Journal
@@ -47,6 +49,7 @@ class Work:
         self.scope: Scope | None = None
         self.task: asyncio.Task[Result[Any]] | None = None
         self._listeners: list[asyncio.Task[None]] = []
+        self._context: Context | None = None  # in which the journal is asked
 
     def reader(self, after: int | None, *, waits: bool = False, whole: bool = False) -> Reader:
         return self.channel.reader(lambda last: self.journal.read(self.run_id, last), after, waits=waits, whole=whole)
@@ -89,7 +92,9 @@ class Work:
 
     async def _run(self) -> Result[Any]:
         watcher = None if self._abort_event is None else asyncio.create_task(self._watch(self._abort_event))
-        listening = asyncio.get_running_loop().call_later(_A_WHILE, self._listen)
+        alarms = alarms_of(asyncio.get_running_loop())
+        alarms.set(self, _A_WHILE)
+        self._context = copy_context()
         try:
             if self.aborted:
                 raise asyncio.CancelledError
@@ -114,17 +119,17 @@ class Work:
             self.channel.close()
             _live.discard(self)
             _detached.discard(self)
-            listening.cancel()
+            alarms.unset(self)
             for task in (watcher, *self._listeners):
                 if task is not None:
                     task.cancel()
             if self.scope is not None:
                 self.scope.let_go()
 
-    def _listen(self) -> None:
+    def ring(self) -> None:
         """Begin to listen to other processes: to a request to stop, and to messages. Only a run that takes a while listens."""
         for listening in (self._wait_for_stop(), self._wait_for_messages()):
-            self._listeners.append(asyncio.create_task(listening))
+            self._listeners.append(asyncio.create_task(listening, context=self._context))
             self._listeners[-1].add_done_callback(_read_exception)
 
     async def _wait_for_stop(self) -> None:

@@ -82,9 +82,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self.transport is None or self.transport.is_closing():
             raise Broken(notice("model.connection_closed", "the connection was closed"), early=True)
         self.transport.write(request)
-        deadline, self._limit = self._loop.time() + seconds, seconds
+        until, self._limit = self._loop.time() + seconds, seconds
         while not self.status and self._problem is None:
-            await self._wait(deadline - self._loop.time())
+            await self._wait(until)
         if not self.status and self._problem is not None:
             raise self._problem
 
@@ -96,7 +96,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 if self._problem is not None:
                     raise self._problem
                 self._limit = seconds
-                await self._wait(seconds)
+                await self._wait(self._loop.time() + seconds)
             pieces, self._pieces, self._waiting = self._pieces, [], 0
             self._read += 1
             if self._paused:
@@ -134,10 +134,13 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self.transport is not None:
             self.transport.abort()
 
-    async def _wait(self, seconds: float) -> None:
-        """Wait for data. One timer serves all waits: setting one up for each piece would cost more than reading it."""
+    async def _wait(self, until: float) -> None:
+        """Wait for data until that time.
+
+        One timer serves all waits: setting one up for each piece would cost more than reading it.
+        """
         waiter = self._waiter = self._loop.create_future()
-        self._patience = self._loop.time() + max(0.0, seconds)
+        self._patience = until
         if self._timer is None or self._timer.when() > self._patience:
             self._watch()
         try:
