@@ -145,6 +145,10 @@ _SLOW += ("serve/test_uploads.py", "doors/test_answers_over_serve.py", "stores/t
 _SLOW += ("api/test_memory_over_time.py", "api/test_memory_recall.py")  # files of many users, and the model of meaning
 
 _HEAVY = ("litellm", "postgres", "procrastinate")  # wherever its tests are
+_PROTOCOLS = (
+    *[f"tests/serve/test_{name}.py" for name in ("access", "a2a", "leaving", "long_histories", "mcp")],
+    "tests/doors/test_answers_over_serve.py",
+)
 _POSTGRES = ("tests/stores/postgres/", "tests/work/", "tests/tools/test_database")
 
 # What takes longest begins first, so that no process is left with it at the end. The local model before all.
@@ -192,6 +196,8 @@ def pytest_xdist_make_scheduler(config, log):
                 return "the page"  # in one browser
             if nodeid.startswith(_POSTGRES) or any(word in nodeid.lower() for word in _HEAVY[1:]):
                 return "PostgreSQL"  # in one server, which some of them stop
+            if nodeid.startswith(_PROTOCOLS):
+                return "MCP and A2A"  # whose servers are forked from one process
             return nodeid if "test_crash.py" in nodeid else nodeid.split("::")[0]
 
     config.option.loadscopereorder = False  # as they are collected

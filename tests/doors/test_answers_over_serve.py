@@ -19,7 +19,7 @@ from kaname.core.errors import InvalidState
 from kaname.core.events import Answered
 from kaname.serve.dialects.mcp import answer_of_form
 from kaname.serve.users import Users
-from tests.serve.serving import client, serving
+from tests.serve.serving import PROTOCOLS, client, serving
 
 PICTURE = "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode()
 SURVEY = {"name": "measure", "description": "Measure it.", "parameters": {"type": "object", "properties": {}}}
@@ -326,7 +326,7 @@ def test_mcp_session_belongs_to_the_user_who_opened_it(tmp_path: Path) -> None:
     users = Users(tmp_path / "users.json")
     tokens = {name: users.add(name, ROLES) for name in ("ann", "bob")}
     with (
-        serving(tmp_path, "--users", str(tmp_path / "users.json")) as served,
+        serving(tmp_path, "--users", str(tmp_path / "users.json"), also=PROTOCOLS) as served,
         client(served, tokens["ann"]) as ann,
         client(served, tokens["bob"]) as bob,
         _elicited(ann) as (session, yes, lines),
@@ -353,7 +353,7 @@ def test_mcp_answer_needs_the_roles_of_the_request_that_brings_it(tmp_path: Path
     """Ann has lost the role to approve since she was asked."""
     users = Users(tmp_path / "users.json")
     with (
-        serving(tmp_path, "--users", str(tmp_path / "users.json")) as served,
+        serving(tmp_path, "--users", str(tmp_path / "users.json"), also=PROTOCOLS) as served,
         client(served, users.add("ann", ROLES)) as ann,
         _elicited(ann) as (session, yes, lines),
         client(served, users.add("ann", ["read", "talk"])) as later,

@@ -21,11 +21,21 @@ from tests import warm
 ROOT = Path(__file__).parents[2]
 
 
+# What a server loads with the first request over MCP or A2A, for two seconds: `also` of tests that use these protocols.
+PROTOCOLS = "a2a.server.routes,fastmcp.server.http,fastmcp.tools.base,mcp.server.request_state,kaname.serve.dialects.a2a"
+
+
 class Served:
-    """`kaname serve` as users start it. `url` is where it listens."""
+    """`kaname serve` as users start it. `url` is where it listens. `also`: what its process has loaded beside kaname."""
 
     def __init__(
-        self, folder: Path, *options: str, agents: str = "tests/serve/agents.py:agents", port: int = 0, **environment: str
+        self,
+        folder: Path,
+        *options: str,
+        agents: str = "tests/serve/agents.py:agents",
+        port: int = 0,
+        also: str = "",
+        **environment: str,
     ) -> None:
         self.folder = folder
         command = [sys.executable, "-m", "kaname.cli.main", "serve", "-a", str(ROOT / agents), "--port", str(port), *options]
@@ -39,7 +49,7 @@ class Served:
         own.pop("KANAME_TOKEN", None) if "KANAME_TOKEN" not in environment else None
         self.log = folder / f"server-{time.time_ns()}.log"
         with self.log.open("w") as log:
-            self.process = warm.Popen(command, env=own, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = warm.Popen(command, env=own, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, also=also)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         found = re.search(r"(http://\S+)", line)

@@ -9,7 +9,9 @@ import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as pb
 
-from tests.serve.serving import client
+from tests.serve.serving import PROTOCOLS, client
+
+ALSO = PROTOCOLS
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 import kaname.serve
 from kaname import Agent, ConfigError, ScriptedModel
 from tests.parts import wait_until
-from tests.serve.serving import Served, client, serving
+from tests.serve.serving import PROTOCOLS, Served, client, serving
 
 SAID = [{"role": "user", "content": "long"}]
 PARTS = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "long"}]}]
@@ -30,7 +30,7 @@ DIALECTS = {
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Its runs take a while: a word every tenth of a second."""
-    with serving(tmp_path_factory.mktemp("slow"), KANAME_TEST_PACE="0.1") as served:
+    with serving(tmp_path_factory.mktemp("slow"), also=PROTOCOLS, KANAME_TEST_PACE="0.1") as served:
         yield served
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from tests.parts import wait_until
 from tests.properties import nightly
-from tests.serve.serving import Served, events
+from tests.serve.serving import PROTOCOLS, Served, events
+
+ALSO = PROTOCOLS
 
 LENGTHS = (300, *nightly(600, 2000))
 

@@ -19,7 +19,9 @@ from kaname import SqliteJournal
 from kaname.core.errors import ConfigError
 from kaname.serve.dialects.mcp import server_key
 from kaname.serve.users import Users
-from tests.serve.serving import client, serving
+from tests.serve.serving import PROTOCOLS, client, serving
+
+ALSO = PROTOCOLS
 
 PRESENT = "2026-07-28"  # of the protocol; with "auto" a client that waits for long takes the server for an old one
 
@@ -86,7 +88,7 @@ async def test_unclear_answer_of_a_client_is_asked_for_once_more(served, mode):
 async def test_state_of_a_question_is_of_no_use_to_another_user(tmp_path):
     users = Users(tmp_path / "users.json")
     ann, bob = users.add("ann", ["read", "talk", "approve"]), users.add("bob", ["read", "talk", "approve"])
-    with serving(tmp_path, "--users", str(tmp_path / "users.json")) as served:
+    with serving(tmp_path, "--users", str(tmp_path / "users.json"), also=PROTOCOLS) as served:
         with client(served, ann) as http:
             run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
         async with _client(served, bob) as mcp:
@@ -103,7 +105,7 @@ async def test_who_may_not_approve_cannot_do_so_by_elicitation(tmp_path):
     async def elicit(message, response_type, params, context):
         return {"value": "yes"}
 
-    with serving(tmp_path, "--users", str(tmp_path / "users.json")) as served:
+    with serving(tmp_path, "--users", str(tmp_path / "users.json"), also=PROTOCOLS) as served:
         async with _client(served, tom, mode="legacy", elicitation_handler=elicit) as mcp:
             with pytest.raises(ToolError, match="this request needs the role 'approve'"):
                 await mcp.call_tool("cashier", {"task": "go"})
