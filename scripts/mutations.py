@@ -118,7 +118,7 @@ def _is_found(fault: Fault, package: Path) -> bool:
     surroundings = {**os.environ, "PYTHONPATH": str(package.parent)}
     done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
     told = [line.strip() for line in done.stdout.splitlines()]
-    print(f"{fault.requirement}: {' '.join(told[:3])[:300]}", done.stderr[-1000:], file=sys.stderr, flush=True)
+    print(f"{fault.requirement}: {' '.join([*told[-1:], *told[1:3]])[:300]}", done.stderr[-1000:], file=sys.stderr, flush=True)
     return done.returncode == 1
 
 

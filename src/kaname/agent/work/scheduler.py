@@ -63,7 +63,7 @@ class Scheduler:
         while True:
             try:
                 await self.check()
-                pause = min(_LONGEST, max(0.0, min(self._next.values(), default=_LONGEST) - self._clock()))
+                pause = min(_LONGEST, max(0.0, min(self._next.values(), default=float("inf")) - self._clock()))
             except AgentError as problem:
                 log.warning("schedules cannot be checked now: %s", problem)
                 pause = _PAUSE

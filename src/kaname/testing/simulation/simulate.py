@@ -6,6 +6,7 @@ import gc
 import random
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ _REPEAT = "python -m kaname.testing.simulation --seed {seed} --ground {ground} -
 _CHOICES = [*OWN, *[name for name in OWN if name not in LONG]]
 _ENOUGH = 3  # broken schedules, after which `simulate` stops
 _COLLECT = 50  # schedules
+_WARM = 2 * _COLLECT
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,8 @@ class Simulation:
     Attributes:
         schedules: How many schedules were simulated.
         kills: How many processes were killed in all.
+        steps: How many callbacks were executed in all.
+        grounds: How many schedules there were of each situation.
         broken: The schedules in which a promise was broken.
         seconds: How many seconds of CPU it took.
         repeat: The command that repeats a schedule, with `{seed}` and `{ground}`.
@@ -180,6 +184,8 @@ class Simulation:
 
     schedules: int = 0
     kills: int = 0
+    steps: int = 0
+    grounds: Counter[str] = field(default_factory=Counter)
     broken: list[PlayedSchedule] = field(default_factory=list)
     seconds: float = 0.0
     repeat: str = ""
@@ -192,11 +198,21 @@ class Simulation:
         if not self.broken:
             return head + "no promise was broken."
         lines = [head + f"promises were broken in {len(self.broken)} of them."]
-        for one in self.broken[:10]:
-            lines.append(f"  seed {one.seed}, {one.ground.replace('_', ' ')}:")
-            lines += [f"    {found}" for found in one.broken[:5]]
-            lines.append(f"    Repeat it with: {self.repeat.format(seed=one.seed, ground=one.ground)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *[self.describe(one) for one in self.broken[:10]]])
+
+    def describe(self, one: PlayedSchedule) -> str:
+        """Return what broke in a schedule, and how to repeat it."""
+        lines = [f"  seed {one.seed}, {one.ground.replace('_', ' ')}:", *[f"    {found}" for found in one.broken[:5]]]
+        return "\n".join([*lines, f"    Repeat it with: {self.repeat.format(seed=one.seed, ground=one.ground)}"])
+
+    def add(self, outcome: PlayedSchedule) -> None:
+        """Count a schedule, and keep it if it broke a promise."""
+        self.schedules += 1
+        self.kills += outcome.kills
+        self.steps += outcome.steps
+        self.grounds[outcome.ground] += 1
+        if outcome.broken:
+            self.broken.append(outcome)
 
 
 def simulate(
@@ -250,22 +266,30 @@ def simulate(
     return told
 
 
-def run_schedules(seeds: Iterable[int], ground: str = "", *, most: int = 10, **how: Any) -> Simulation:
-    """Play a schedule for each seed. Stop after `most` broken ones. `how`: options of `play`."""
-    told, began = (
-        Simulation(repeat="python -m kaname.testing.simulation --seed {seed} --ground {ground} --trace"),
-        time.process_time(),
-    )
+def run_schedules(
+    seeds: Iterable[int],
+    ground: str = "",
+    *,
+    most: int = 10,
+    report: Callable[[Simulation], None] = lambda told: None,
+    **how: Any,
+) -> Simulation:
+    """Play a schedule for each seed. Stop after `most` broken ones.
+
+    `report` is called with the figures after each schedule. `how`: options of `play`.
+    """
+    told, began = Simulation(repeat=_REPEAT), time.process_time()
     with simulated_time():
         for seed in seeds:
             outcome = play(seed, ground, **how)
-            told.schedules += 1
-            told.kills += outcome.kills
-            if outcome.broken:
-                told.broken.append(outcome)
-                if len(told.broken) >= most:
-                    break
+            told.add(outcome)
+            told.seconds = time.process_time() - began
+            report(told)
+            if outcome.broken and len(told.broken) >= most:
+                break
             if told.schedules % _COLLECT == 0:
                 gc.collect()
+            if told.schedules == _WARM:
+                gc.freeze()  # caches that were filled stay
     told.seconds = time.process_time() - began
     return told

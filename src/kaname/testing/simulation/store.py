@@ -83,6 +83,20 @@ class Connection(sqlite3.Connection):
     store: Store | None = None
     _writing = False
 
+    def add_world(self) -> None:
+        """Add the functions that statements use, once: with each one that is added, SQLite compiles all statements anew."""
+        add_functions(self, self._executes, self._is_alive)
+        self.create_function("now", 0, self._now)  # the time of a server: all processes have the same
+
+    def _executes(self, run: str, owner: str | None) -> bool:
+        return self.store is not None and self.store.executes(run, owner)
+
+    def _is_alive(self, owner: str) -> bool:
+        return self.store is not None and self.store.is_alive(owner)
+
+    def _now(self) -> float:
+        return 0.0 if self.store is None else self.store.world.now
+
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         if sql == "BEGIN IMMEDIATE":
             self._writing = True
@@ -115,6 +129,7 @@ def _connection() -> Connection:
     connection = sqlite3.connect(
         ":memory:", isolation_level=None, factory=Connection, cached_statements=500, check_same_thread=False
     )
+    connection.add_world()
     migrate(connection, PATH)
     for scripts in ON_DEMAND.values():
         for script in scripts:
@@ -157,8 +172,6 @@ class Store:
             connection.execute(f"DELETE FROM {table}")
         connection.execute("COMMIT")
         connection.store = self
-        add_functions(connection, self._executes, self.is_alive)
-        connection.create_function("now", 0, lambda: world.now)  # the time of a server: all processes have the same
 
     def is_alive(self, owner: str) -> bool:
         """Return True if that process counts as alive."""
@@ -169,7 +182,8 @@ class Store:
             return self.until.get(owner, 0.0) > self.world.now
         return process.alive and self.taken_for_dead.get(owner, 0.0) <= self.world.now
 
-    def _executes(self, run: str, owner: str | None) -> bool:
+    def executes(self, run: str, owner: str | None) -> bool:
+        """Return True if the owner executes the run, as the process at work sees it."""
         here = self.world.here
         place: SimulatedFile | None = None if here is None else here.belongings.get("file")
         return bool(owner and (self.is_alive(owner) if place is None else place.executor(run, owner)))
@@ -205,7 +219,7 @@ class Store:
     def check_turn(self, run: str, base: str) -> None:
         """Note a broken promise if a run of a session begins while the one before it is being executed."""
         row = self.connection.execute("SELECT owner, status FROM runs WHERE run = ?", (base,)).fetchone()
-        if row is not None and row[0] and row[1] == "running" and self._executes(base, row[0]):
+        if row is not None and row[0] and row[1] == "running" and self.executes(base, row[0]):
             self.world.report("turns", f"{run} begins while {row[0]} executes {base}")
 
     def open(self, process: Process) -> SimulatedJournal:

@@ -22,7 +22,7 @@ from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from itertools import count
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from ...agent.work.scheduler import Scheduler
 from ...core.errors import AgentError
@@ -62,9 +62,13 @@ class Callback:
         at: float,
         callback: Callable[..., Any],
         args: tuple[Any, ...] = (),
-        context: Context | None = None,
+        context: Any = None,
     ) -> None:
-        self.process, self.at, self.callback, self.args, self.context = process, at, callback, args, context
+        self.process = process
+        self.at = at
+        self.callback = callback
+        self.args = args
+        self.context = context
         self.is_cancelled = False
 
     def cancel(self) -> None:
@@ -93,10 +97,11 @@ class Loop:
     """The event loop of one process, as far as asyncio needs it. The world runs its callbacks."""
 
     def __init__(self, process: Process) -> None:
-        self._process, self._world = process, process.world
+        self._process, self._world, self._numbers = process, process.world, process.world.numbers
+        self._self: Any = self  # as asyncio wants it
 
     def time(self) -> float:
-        return self._process.monotonic()
+        return self._world.now + self._process.monotonic_base
 
     def get_debug(self) -> bool:
         return False
@@ -108,9 +113,10 @@ class Loop:
         return not self._process.alive
 
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Any:
-        handle = Callback(self._process, 0.0, callback, args, copy_context() if context is None else context)
-        if self._process.takes_callbacks:
-            self._process.ready.append(handle)
+        process = self._process
+        handle = Callback(process, 0.0, callback, args, copy_context() if context is None else context)
+        if process.takes_callbacks:
+            process.ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon
@@ -119,14 +125,15 @@ class Loop:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Any:
-        handle = Callback(self._process, when, callback, args, copy_context() if context is None else context)
-        if self._process.takes_callbacks:
-            self._world.add_timer(when - self._process.monotonic_base, handle)
+        process = self._process
+        handle = Callback(process, when, callback, args, copy_context() if context is None else context)
+        if process.takes_callbacks:
+            self._world.add_timer(when - process.monotonic_base, handle)
         return handle
 
     def create_future(self) -> Any:
-        future = _Future(loop=cast(Any, self))
-        future.number = next(self._world.numbers)
+        future = _Future(loop=self._self)
+        future.number = next(self._numbers)
         return future
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None, **more: Any) -> Any:
@@ -136,7 +143,7 @@ class Loop:
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         future = self.create_future()
-        threads._submit((lambda: func(*args), cast(Any, self), future))
+        threads._submit((lambda: func(*args), self._self, future))
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -286,24 +293,13 @@ class World:
     def run(self, longest: float) -> None:
         """Run until all programs have ended, or until it is clear that they never will."""
         until = self.now + longest
-        timers, processes = self._timers, self.processes
-        while self.running and self.steps < MOST_STEPS:
-            able = [one for one in processes if one.ready and one.alive and one.frozen_until <= self.now]
-            if able:
-                process = able[0] if len(able) == 1 else able[int(self.random.random() * len(able))]
-                self._execute(process, process.ready.popleft())
-                continue
-            if not timers or timers[0][0] > until:
-                break
-            at, _, handle = heappop(timers)
-            if handle.is_cancelled:
-                continue
-            self.now = max(self.now, at)
-            if handle.process is None:
-                self.here = None
-                handle.callback()
-            elif handle.process.alive:
-                handle.process.ready.append(handle)
+        goes_on = True
+        while goes_on:
+            with suppress(Killed), Border() as border:
+                self._execute_until(until)
+                goes_on = False
+            if border.failure is not None:
+                self.report("raw-exception", f"a callback of {self.here} raised {border.failure} (at {border.failure.place})")
         if self.running:
             names = ", ".join(sorted(self.running))
             why = "too many steps" if self.steps >= MOST_STEPS else f"{self.now - self.birth:.0f} s"
@@ -311,17 +307,35 @@ class World:
         self.here = None
         asyncio._set_running_loop(None)
 
-    def _execute(self, process: Process, handle: Callback) -> None:
-        if handle.is_cancelled:
-            return
-        self.steps += 1
-        self.here = process
-        asyncio._set_running_loop(process.loop)
-        assert handle.context is not None
-        with suppress(Killed), Border() as border:
-            handle.context.run(handle.callback, *handle.args)
-        if border.failure is not None:
-            self.report("raw-exception", f"a callback of {process} raised {border.failure} (at {border.failure.place})")
+    def _execute_until(self, until: float) -> None:
+        """Execute callbacks and let time pass. What a callback raises ends it; then it is called again."""
+        running, timers, processes, chance = self.running, self._timers, self.processes, self.random.random
+        set_loop = asyncio._set_running_loop
+        while running and self.steps < MOST_STEPS:
+            now = self.now
+            able = [one for one in processes if one.ready and one.frozen_until <= now]
+            if able:
+                process = able[0] if len(able) == 1 else able[int(chance() * len(able))]
+                callback = process.ready.popleft()
+                if not callback.is_cancelled:
+                    self.steps += 1
+                    if self.here is not process:
+                        self.here = process
+                        set_loop(process.loop)
+                    callback.context.run(callback.callback, *callback.args)
+                continue
+            if not timers or timers[0][0] > until:
+                return
+            at, _, callback = heappop(timers)
+            if callback.is_cancelled:
+                continue
+            if at > now:
+                self.now = at
+            if callback.process is None:
+                self.here = None
+                callback.callback()
+            elif callback.process.alive:
+                callback.process.ready.append(callback)
 
     def end(self) -> None:
         """Kill what still lives, and let all tasks end, so that nothing of them is left in memory. They reach nothing."""
