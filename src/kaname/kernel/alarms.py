@@ -12,6 +12,7 @@ from ..core.errors import JournalError, Signal
 
 T = TypeVar("T")
 _PRECISION = 0.001  # seconds by which an alarm may ring early
+_PAUSE = 0.005  # seconds at least between two looks at all alarms: an alarm may ring so much late
 
 
 class Late(TimeoutError):
@@ -93,7 +94,7 @@ class Alarms:
             del self._times[alarm]
             alarm.ring()
         if self._times:
-            self._wait_until(min(self._times.values()))
+            self._wait_until(max(min(self._times.values()), now + _PAUSE))
 
 
 def alarms_of(loop: asyncio.AbstractEventLoop) -> Alarms:
