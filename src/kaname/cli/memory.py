@@ -76,14 +76,14 @@ def _list(args: argparse.Namespace, store: Memories, screen: Screen) -> int:
 
 
 def _search(args: argparse.Namespace, store: Memories, screen: Screen) -> int:
-    found = store.search(_words(args), at=moment(args.at), least=0.1)
-    for hit in found:
+    hits = store.search(_words(args), at=moment(args.at), least=0.1)
+    for hit in hits:
         _show(hit.memory, args, screen)
         for old in hit.before:
             _show(old, args, screen)
-    if not found:
+    if not hits:
         screen.tell("nothing was found", "見つかりませんでした")
-    return DONE if found else FAILED
+    return DONE if hits else FAILED
 
 
 def _history(args: argparse.Namespace, store: Memories, screen: Screen) -> int:

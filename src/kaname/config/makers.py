@@ -13,6 +13,8 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any
 
+import kaname.sinks
+
 from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..core.project import FOLDER
@@ -80,9 +82,7 @@ def stops(making: Making, value: Mapping[str, Any]) -> list[Any]:
 
 
 def tool_search(making: Making, value: Mapping[str, Any]) -> Any:
-    from ..tools.tool_search import ToolSearch
-
-    return ToolSearch(**value)
+    return kaname.ToolSearch(**value)
 
 
 def permissions(making: Making, value: Mapping[str, Any]) -> Policy:
@@ -91,10 +91,8 @@ def permissions(making: Making, value: Mapping[str, Any]) -> Policy:
 
 def permit_of(folder: Path, alone: bool, **value: Any) -> Policy:
     """Return the policy that keeps the permissions of a file. `alone`: only one agent has them."""
-    from ..policies.permission.permit import Permit
-
     files = {key: folder / Path(value[key]).expanduser() for key in ("cedar", "entities") if value.get(key)}
-    permit = Permit(value.get("rules"), roles=value.get("roles"), resources=value.get("resources"), **files)
+    permit = kaname.Permit(value.get("rules"), roles=value.get("roles"), resources=value.get("resources"), **files)
     permit.checks_names = alone  # otherwise a rule can be about a tool of another agent
     return permit
 
@@ -115,114 +113,85 @@ def policies(making: Making, places: list[str]) -> list[Policy]:
 
 
 def guardrails(making: Making, value: Mapping[str, Any]) -> Policy:
-    from ..policies.content.guardrails.policy import Guardrails
-    from ..policies.content.guardrails.tool_rules import ToolRule
-
     rules = value.get("tools") or {}
     making.check_names([name for name in rules if name != "*"], "guardrails", "tools")
     checks = ("input_checks", "output_checks", "result_checks")
     loaded = {name: making.load(value.get(name), "guardrails", name) for name in checks}
-    return Guardrails(**{**value, **loaded, "tools": [ToolRule(name, **(rule or {})) for name, rule in rules.items()]})
+    return kaname.Guardrails(
+        **{**value, **loaded, "tools": [kaname.ToolRule(name, **(rule or {})) for name, rule in rules.items()]}
+    )
 
 
 def flow(making: Making, value: Mapping[str, Any] | str) -> Policy:
-    from ..policies.permission.flow.policy import Flow
-
     options: dict[str, Any] = {"mode": value} if isinstance(value, str) else dict(value)
     making.check_names(options.get("labels") or (), "flow", "labels")
-    return Flow(**options)
+    return kaname.Flow(**options)
 
 
 def privacy(making: Making, value: Mapping[str, Any] | bool) -> Policy:
-    from ..policies.content.privacy.policy import Privacy
-
     options = {} if value is True else dict(value or {})
-    return Privacy(**{**options, "detectors": making.load(options.get("detectors"), "privacy", "detectors")})
+    return kaname.Privacy(**{**options, "detectors": making.load(options.get("detectors"), "privacy", "detectors")})
 
 
 def approve(making: Making, names: list[str]) -> Policy:
-    from ..policies.permission.approve import Approve
-
     making.check_names(names, "approve")
-    return Approve(*names, **(making.value.get("approval") or {}))
+    return kaname.Approve(*names, **(making.value.get("approval") or {}))
 
 
 def equals(making: Making, lists: list[list[str]]) -> list[Any]:
-    from ..policies.failure.equals import Equals
-
     for number, names in enumerate(lists):
         making.check_names(names, "equals", str(number))
-    made = [making.attempt(lambda names=names: Equals(*names), "equals", str(n)) for n, names in enumerate(lists)]  # type: ignore[misc]
+    made = [making.attempt(lambda names=names: kaname.Equals(*names), "equals", str(n)) for n, names in enumerate(lists)]  # type: ignore[misc]
     return [one for one in made if one is not None]
 
 
 def fallback(making: Making, value: Mapping[str, Any]) -> Policy:
-    from ..policies.failure.tool_fallback import FallbackStrategy
-
     options = dict(value)
     stand_ins = options.pop("tools", None) or {}
     making.check_names([*stand_ins, *stand_ins.values()], "fallback", "tools")
-    return FallbackStrategy(fallback=stand_ins, **options)
+    return kaname.FallbackStrategy(fallback=stand_ins, **options)
 
 
 def cache(making: Making, value: Mapping[str, Any] | bool) -> Policy:
-    from ..policies.reuse.cache import Cache
-
-    return Cache(**{**({} if value is True else dict(value or {})), "path": making.cache_path})
+    return kaname.Cache(**{**({} if value is True else dict(value or {})), "path": making.cache_path})
 
 
 def limits(making: Making, value: Mapping[str, Any]) -> list[Policy]:
     """Return the budget, and the policies that make work wait: for the machine, and for the rate limits."""
-    from ..policies.money.budget import Budget
-    from ..policies.pace.machine import Machine
-    from ..policies.pace.policy import Pace
-
     budget, machine = value.get("budget"), value.get("machine")
     rates = {name: value[name] for name in ("requests", "tokens", "at_once") if name in value}
     if budget is not None:
         making.check_names(budget.get("tools") or (), "limits", "budget", "tools")
     made = [
-        making.attempt(lambda: Budget(**budget), "limits", "budget") if budget is not None else None,
-        making.attempt(lambda: Machine(**machine), "limits", "machine") if machine is not None else None,
-        Pace(**rates) if rates else None,
+        making.attempt(lambda: kaname.Budget(**budget), "limits", "budget") if budget is not None else None,
+        making.attempt(lambda: kaname.Machine(**machine), "limits", "machine") if machine is not None else None,
+        kaname.Pace(**rates) if rates else None,
     ]
     return [policy for policy in made if policy is not None]
 
 
 def project(making: Making, value: bool | str) -> Any:
-    from ..memory.project import ProjectContext
-
-    return ProjectContext(making.folder.resolve() / (value if isinstance(value, str) else "."))
+    return kaname.ProjectContext(making.folder.resolve() / (value if isinstance(value, str) else "."))
 
 
 def compact(making: Making, tokens: int) -> Any:
-    from ..memory.compact import Compact
-
-    return Compact(tokens)
+    return kaname.Compact(tokens)
 
 
 def results(making: Making, value: Mapping[str, Any] | bool) -> Any:
-    from ..memory.results.part import LargeResults
-
-    return LargeResults(**(value if isinstance(value, Mapping) else {}))
+    return kaname.LargeResults(**(value if isinstance(value, Mapping) else {}))
 
 
 def todo(making: Making, value: bool) -> Any:
-    from ..memory.todo import Todo
-
-    return Todo()
+    return kaname.Todo()
 
 
 def memory(making: Making, learn: Any) -> Any:
-    from ..memory.memory import Memory
-
-    return Memory(making.folder.resolve() / FOLDER / "memory", learn=learn)
+    return kaname.Memory(making.folder.resolve() / FOLDER / "memory", learn=learn)
 
 
 def lessons(making: Making, mode: Any) -> Any:
-    from ..memory.lessons.part import Lessons
-
-    return Lessons(mode)
+    return kaname.Lessons(mode)
 
 
 def sinks(trace: Mapping[str, Any], folder: Path, wrong: Callable[[str, str], None]) -> list[Sink]:
@@ -238,16 +207,13 @@ def sinks(trace: Mapping[str, Any], folder: Path, wrong: Callable[[str, str], No
 
 @lru_cache(maxsize=64)
 def _sink(name: str, text: str, folder: str) -> Sink:
-    from ..sinks.log import Console, JsonLines
-    from ..sinks.otel import OpenTelemetry
-
     value: Any = json.loads(text)
     if name == "console":
-        return Console(**(value if isinstance(value, dict) else {"level": value}))
+        return kaname.sinks.Console(**(value if isinstance(value, dict) else {"level": value}))
     if name == "file":
         options = dict(value) if isinstance(value, dict) else {"path": value}
-        return JsonLines(Path(folder) / Path(options.pop("path")).expanduser(), **options)
-    return OpenTelemetry(**(value if isinstance(value, dict) else {"endpoint": value}))
+        return kaname.sinks.JsonLines(Path(folder) / Path(options.pop("path")).expanduser(), **options)
+    return kaname.sinks.OpenTelemetry(**(value if isinstance(value, dict) else {"endpoint": value}))
 
 
 def trace_from(words: str) -> Sink:

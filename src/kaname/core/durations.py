@@ -67,14 +67,14 @@ def dollars(sum_of_money: float | str) -> float:
     if isinstance(sum_of_money, int | float) and not isinstance(sum_of_money, bool):
         value = float(sum_of_money)
     else:
-        found = _MONEY.fullmatch(str(sum_of_money).strip())
-        if found is None:
+        match = _MONEY.fullmatch(str(sum_of_money).strip())
+        if match is None:
             raise ConfigError.of(
                 "limit.no_money",
                 '{given!r} is not an amount of money; write "$1", "$0.25" or a number of US dollars',
                 given=sum_of_money,
             )
-        value = float(found.group(1))
+        value = float(match.group(1))
     if not 0 <= value < float("inf"):
         raise ConfigError.of(
             "limit.money_negative", "{given!r} is not a valid amount of money: it cannot be negative", given=sum_of_money

@@ -134,8 +134,8 @@ class Media:
         try:
             return b64decode(self.data, validate=True)
         except ValueError:
-            told = notice("media.base64", "the data of {name} is not base64", name=self.name or self.mime)
-            raise WrongMediaType(told) from None
+            message = notice("media.base64", "the data of {name} is not base64", name=self.name or self.mime)
+            raise WrongMediaType(message) from None
 
 
 @record

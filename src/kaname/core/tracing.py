@@ -19,10 +19,10 @@ current: ContextVar[str] = ContextVar("traceparent", default="")
 
 def parse_traceparent(traceparent: str) -> tuple[str, str] | None:
     """Return the ids of the trace and of the span. Return None if the text is not a valid `traceparent`."""
-    found = _FORM.fullmatch(traceparent.strip().lower())
-    if found is None or traceparent.startswith("ff") or not int(found[1], 16) or not int(found[2], 16):
+    match = _FORM.fullmatch(traceparent.strip().lower())
+    if match is None or traceparent.startswith("ff") or not int(match[1], 16) or not int(match[2], 16):
         return None
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def trace_id(root: str) -> str:

@@ -74,6 +74,10 @@ class Learning:
     ) -> None:
         self._files, self._journal, self._model, self._policies = files, journal, model, tuple(policies)
 
+    async def _order_of_opening(self, user: str, most: int) -> dict[str, int]:
+        """Return the place of each run of the user. The one that was opened last is the first."""
+        return {one.run_id: place for place, one in enumerate(await self._journal.runs(user=user, limit=most))}
+
     async def learn(self, agent: str, user: str, *, everything: bool = False) -> int:
         """Look through the runs of that agent and user that had this memory and have ended, or through `everything` there is.
 
@@ -86,8 +90,7 @@ class Learning:
         ended = [one for one in ended if everything or one.run_id in begun]
         known = await off_loop(store.find_learned, [mark for one in ended for mark in (one.run_id, _mark(one))])
         new = [one for one in reversed(ended) if not known & {one.run_id, _mark(one)}]  # what came later replaces
-        every = await self._journal.runs(user=user, limit=most) if new else []
-        places = {one.run_id: place for place, one in enumerate(every)}  # the one that was opened last first
+        places = await self._order_of_opening(user, most) if new else {}
         return sum([await self._take(store, card, partial(_is_later, places, begun, card.run_id)) for card in new])
 
     async def _learn_ratings(self, store: Memories, cards: Sequence[RunInfo]) -> None:

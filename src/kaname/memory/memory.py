@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,8 +120,8 @@ class Memory(MemoryFiles):
         """
         known = self.known(user_id, agent)
         profile = [one for store in known if profiles or store.owner.startswith("agent") for one in store.profile()]
-        found = [one for store in known for one in store.search(said, self._most, clear=True)]
-        fitting = sorted([one for one in found if one.memory.kind != "profile"], key=lambda one: -one.score)[: self._most]
+        matches = chain.from_iterable([store.search(said, self._most, clear=True) for store in known])
+        fitting = sorted([one for one in matches if one.memory.kind != "profile"], key=lambda one: -one.score)[: self._most]
         days = days_of([one.memory.said for one in fitting])
         entries = [(0.0, one.id, f"- {one.about}: {one.text}") for one in profile]
         entries += [(one.memory.said, one.memory.id, f"- {describe_memory(one, days[one.memory.said])}") for one in fitting]

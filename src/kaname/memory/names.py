@@ -14,8 +14,8 @@ _JAPANESE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 def names_in(text: str) -> list[str]:
     """Return the names in what is known of the user's name, such as `Ken Tanaka`, `My name is Ken.` or 名前は健です。"""
-    found = _TOLD.search(text)
-    name = (found[1] or found[2] if found else text).strip()
+    match = _TOLD.search(text)
+    name = (match[1] or match[2] if match else text).strip()
     first = name.split()[:1]
     return [one for one in dict.fromkeys([name, *first]) if one and all(map(str.isalpha, one.split()))]
 

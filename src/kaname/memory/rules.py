@@ -78,6 +78,10 @@ class Heard(NamedTuple):
     doubtful: list[str]
 
 
+def _names_something(sentence: str) -> bool:
+    return _states(sentence) and len(query_terms(sentence)) >= _FEWEST
+
+
 def hear(text: str) -> Heard:
     """Read a message: a request to forget is never kept, nor is what it means in the same message."""
     kept, gone, doubtful = list[str](), list[str](), list[str]()
@@ -90,9 +94,10 @@ def hear(text: str) -> Heard:
         gone += request.about
         doubtful += [sentence] if request.is_doubtful else []
         if request.bare:
-            stated = [one for one in _clauses(request.before) if _tells(one)]
-            meant = stated or [one for one in kept if _states(one) and len(query_terms(one)) >= _FEWEST]
-            gone, kept = [*gone, *meant], kept if stated else []
+            meant = [one for one in _clauses(request.before) if _tells(one)]
+            if not meant:  # what was said before
+                meant, kept = [one for one in kept if _names_something(one)], []
+            gone += meant
             if not meant and request.ahead and sentences[place + 1 :]:
                 return Heard([], gone, False, [])
             before = before or not meant
@@ -148,8 +153,8 @@ def _clauses(sentence: str) -> list[str]:
 
 def _orders(clause: str) -> bool:
     """True if an English clause begins with a verb in its base form."""
-    found = _ORDERS.match(clause)
-    verb = found["verb"].casefold() if found and not _FINITE.search(clause) else "the"
+    match = _ORDERS.match(clause)
+    verb = match["verb"].casefold() if match and not _FINITE.search(clause) else "the"
     return verb not in _NO_VERB.split() and not re.search(r"ly$|\w{3}(?:ing|ed)$", verb)
 
 

@@ -133,12 +133,8 @@ class Memories(Index):
         with the later `said`, and what is added without `said` is the newest."""
         text, same = self._normalize(text)
         about, when = " ".join(about.split()).casefold(), time.time() if said is None else said
-        if kind not in KINDS:
-            raise ConfigError.of(
-                "memory.kind", "{kind!r} is not a kind of memory; available: {kinds}", kind=kind, kinds=", ".join(KINDS)
-            )
-        if not 0 <= when < _LATEST:
-            raise ConfigError.of("memory.time", "said must be a time in seconds since 1970, not {when}", when=when)
+        _check_kind(kind)
+        _check_time(when)
         vectors = self._embed(text)
         with self._write_transaction():
             known = self._one("same = ? AND ended = 0 AND kind = ?", same, kind)
@@ -150,19 +146,24 @@ class Memories(Index):
             if known is not None and (not about or known.about in ("", about)):
                 self._db.execute("UPDATE memories SET about = ? WHERE id = ?", (about or known.about, known.id))
                 return self._said_again(known, old, when)
-            ended = old.said if old is not None and old.said > when else 0.0  # older news than what is known
-            made = self._db.execute(
-                "INSERT INTO memories (chain, text, kind, about, said, ended, run, same) VALUES (0, ?, ?, ?, ?, ?, ?, ?)",
-                (text, kind, about or (old.about if old else ""), when, ended, run, same),
-            )
-            number = int(made.lastrowid or 0)
-            self._db.execute("UPDATE memories SET chain = ? WHERE id = ?", (old.chain if old else number, number))
-            if old is not None and not ended:
-                self._db.execute("UPDATE memories SET ended = ? WHERE id = ?", (when, old.id))
+            number = self._write(text, kind, about, when, run, same, old)
             self._insert(_row(number), [TextChunk(text, "", "")], vectors[:1], [vectors[1:]], [bool(speaker(text))])
-            made_ = self._by_number(number)
+            added = self._by_number(number)
         self._search.renew(_RENEWED)
-        return made_
+        return added
+
+    def _write(self, text: str, kind: str, about: str, when: float, run: str, same: str, old: Remembered | None) -> int:
+        """Write the memory in the place of `old`, unless it is older news, and return its number."""
+        ended = old.said if old is not None and old.said > when else 0.0
+        made = self._db.execute(
+            "INSERT INTO memories (chain, text, kind, about, said, ended, run, same) VALUES (0, ?, ?, ?, ?, ?, ?, ?)",
+            (text, kind, about or (old.about if old else ""), when, ended, run, same),
+        )
+        number = int(made.lastrowid or 0)
+        self._db.execute("UPDATE memories SET chain = ? WHERE id = ?", (old.chain if old else number, number))
+        if old is not None and not ended:
+            self._db.execute("UPDATE memories SET ended = ? WHERE id = ?", (when, old.id))
+        return number
 
     def _predecessor(self, replaces: int, about: str, *, is_profile: bool) -> Remembered | None:
         """Return the memory that a new one takes the place of: the one with that id, or the one about the same subject."""
@@ -433,3 +434,15 @@ def _sentences_of(query: str) -> list[str]:
 
 def _row(number: int) -> FileRow:
     return FileRow(f"memory/{number}", 0.0, 0, "", 1, "")
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise ConfigError.of(
+            "memory.kind", "{kind!r} is not a kind of memory; available: {kinds}", kind=kind, kinds=", ".join(KINDS)
+        )
+
+
+def _check_time(when: float) -> None:
+    if not 0 <= when < _LATEST:
+        raise ConfigError.of("memory.time", "said must be a time in seconds since 1970, not {when}", when=when)

@@ -54,8 +54,8 @@ def resolve(name: str | Model) -> Model:
     if name == "local":
         return maker(provider)()  # type: ignore[no-any-return]
     if not slash or not rest or ":" in provider:
-        told = notice("model.name_form", "a model name must have the form provider/model, not {name!r}", name=name)
-        raise ConfigError(told + (with_slash(name) or _with_provider(name)))
+        message = notice("model.name_form", "a model name must have the form provider/model, not {name!r}", name=name)
+        raise ConfigError(message + (with_slash(name) or _with_provider(name)))
     model: Model = maker(provider)(rest)
     return model
 

@@ -43,12 +43,21 @@ def is_strict(schema: Any) -> bool:
     return "default" not in schema and all(is_strict(value) for value in schema.values())
 
 
+def _strict_object(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members with which an object has exactly these properties. Those that can be missing can be null."""
+    if schema.get("additionalProperties", False) is not False or not properties:
+        raise NotStrict
+    required = schema.get("required", ())
+    allowed = {name: one if name in required else _nullable(one) for name, one in properties.items()}
+    return {"properties": allowed, "additionalProperties": False, "required": list(properties)}
+
+
 def _strict(schema: Any) -> Any:
     if isinstance(schema, list):
         return [_strict(one) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
-    if schema.get("patternProperties") or schema.get("not") or schema.get("if"):
+    if any(map(schema.get, ("patternProperties", "not", "if"))):
         raise NotStrict
     made = {key: _member(key, one) for key, one in schema.items() if key not in _LEFT_OUT}
     if "oneOf" in made:
@@ -57,12 +66,7 @@ def _strict(schema: Any) -> Any:
         kinds = made.pop("prefixItems")
         made["items"] = kinds[0] if all(one == kinds[0] for one in kinds) else {"anyOf": kinds}
     if schema.get("type") == "object" or "properties" in schema:
-        properties = made.get("properties") or {}
-        if schema.get("additionalProperties", False) is not False or not properties:
-            raise NotStrict
-        required = schema.get("required", ())
-        made["properties"] = {name: one if name in required else _nullable(one) for name, one in properties.items()}
-        made |= {"additionalProperties": False, "required": list(properties)}
+        made |= _strict_object(schema, made.get("properties") or {})
     elif not made.keys() & {"type", "$ref", "anyOf", "enum", "const", "allOf"}:  # it allows everything
         raise NotStrict
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -45,6 +45,10 @@ class TaskQuestions(NamedTuple):
         """Return the key of a task's question, which may be asked once more. Another key stays as it is."""
         return asked_key(key, {**self.questions, **self.answers})
 
+    def answers_to(self, keys: Iterable[str]) -> dict[str, Given]:
+        """Return the answers that questions with these keys already have."""
+        return {key: self.answers[own] for key in keys if (own := self.key(key)) in self.answers}
+
     def has(self, key: str) -> bool:
         return self.key(key) in {**self.questions, **self.answers}
 
@@ -74,6 +78,11 @@ def is_expired(asked: Asked, now: float) -> bool:
     return bool(asked.until) and now >= asked.until
 
 
+def _answers_of_expired(asking: Mapping[str, Asked], now: float) -> dict[str, Given]:
+    """Return the answers that questions have when their time is up."""
+    return {key: Given(asked.then) for key, asked in asking.items() if is_expired(asked, now)}
+
+
 async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestions, *, judged: bool) -> dict[str, Given]:
     """Return the answers to open questions as they are recorded, with those of questions that have expired.
 
@@ -87,13 +96,12 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
     """
     state, now = scope.state, time.time()
     left = tasks.questions if state.stop is not None else {}
-    taken = {key: tasks.answers[own] for key in (*state.questions, *answers) if (own := tasks.key(key)) in tasks.answers}
+    taken = tasks.answers_to((*state.questions, *answers))
     had = {**state.answers, **{key: one.answer for key, one in taken.items()}}
     fresh = {key: one for key, one in taken.items() if key in state.questions}
     asking = {key: asked for key, asked in state.questions.items() if key not in taken}
     stopped = state.stop is not None and state.stop.kind == "cancelled"  # its questions are asked again before they expire
-    open_ = {} if stopped else {key: asked for key, asked in asking.items() if key not in answers}
-    due = {key: Given(asked.then) for key, asked in open_.items() if is_expired(asked, now)}
+    due = {} if stopped else _answers_of_expired({key: asked for key, asked in asking.items() if key not in answers}, now)
     for key, given in {**answers, **due}.items():
         if (asked := asking.get(key) or left.get(tasks.key(key))) is None:
             _check_repeated(key, given.answer, had, state)

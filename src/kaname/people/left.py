@@ -42,10 +42,13 @@ def _note(run_id: str, seq: int) -> Custom:
     return Custom(LEFT + run_id, {"seq": seq}, shown=False)
 
 
+_EXECUTED = {*UNDER_WAY} - {"waiting"}
+
+
 async def _news(journal: Journal, run_id: str, seq: int) -> list[Fact]:
     """Return a message about the work of a run since that fact. One that is executed is asked about in a later turn."""
     cards = await journal.runs(run_id=run_id, limit=1)
-    if not cards or cards[0].seq == seq or (cards[0].status in UNDER_WAY and cards[0].status != "waiting"):
+    if not cards or cards[0].seq == seq or cards[0].status in _EXECUTED:
         return []
     try:
         state, events = await load(journal, run_id), [one for one in await read_run(journal, run_id) if one.seq > seq]

@@ -191,8 +191,8 @@ def refuse_malformed() -> Iterator[None]:
     try:
         yield
     except (TypeError, KeyError, AttributeError, ValueError, IndexError) as problem:
-        told = f"{type(problem).__name__}: {problem}"
-        raise ConfigError.of("serve.form", "the request is not valid: {problem}", problem=told) from problem
+        text = f"{type(problem).__name__}: {problem}"
+        raise ConfigError.of("serve.form", "the request is not valid: {problem}", problem=text) from problem
 
 
 async def read_page(request: Request, read: Callable[..., Awaitable[list[Any]]]) -> tuple[list[Any], int | None]:
@@ -211,7 +211,7 @@ def number(request: Request, name: str, usual: int, least: int = 0, most: int = 
     if not text:
         return usual
     if not text.isdecimal() or len(text) > 15 or not least <= int(text) <= most:
-        told = notice("serve.number", "{name} must be a number from {least} to {most}, not {text!r}", name=name, least=least,
+        message = notice("serve.number", "{name} must be a number from {least} to {most}, not {text!r}", name=name, least=least,
                       most=most, text=text[:50])  # fmt: skip
-        raise ConfigError(told)
+        raise ConfigError(message)
     return int(text)

@@ -160,8 +160,8 @@ class RequestGuard:
         caller = nobody() if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
         wait = 0 if caller.is_admin else self._rates.wait(caller.name or address_of(scope))
         if wait:
-            told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
-            raise HttpRefused(429, told, retry_after=str(wait))
+            message = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
+            raise HttpRefused(429, message, retry_after=str(wait))
         return caller
 
     def _check_type(self, scope: Scope, headers: dict[str, str], path: str) -> None:
@@ -177,9 +177,9 @@ class RequestGuard:
         foreign = bool(origin) and not same and origin not in self._origins and "*" not in self._origins
         cross = not origin and headers.get("sec-fetch-site") == "cross-site" and scope["method"] not in _SAFE
         if foreign or cross:
-            told = notice("serve.origin", "pages from {origin!r} cannot use this server; allow them with --allow-origin",
+            message = notice("serve.origin", "pages from {origin!r} cannot use this server; allow them with --allow-origin",
                           origin=(origin or "another site")[:100])  # fmt: skip
-            raise HttpRefused(403, told)
+            raise HttpRefused(403, message)
 
     def _caller(self, scope: Scope, headers: dict[str, str], host: str) -> Caller:
         if self._who is not None:
@@ -204,8 +204,10 @@ class RequestGuard:
         else:
             return OWNER
         if found is None:
-            told = notice("serve.token", "a token is needed (Authorization: Bearer …). Create one: kaname serve users add NAME")
-            raise HttpRefused(401, told, www_authenticate="Bearer")
+            message = notice(
+                "serve.token", "a token is needed (Authorization: Bearer …). Create one: kaname serve users add NAME"
+            )
+            raise HttpRefused(401, message, www_authenticate="Bearer")
         return found
 
     def _is_still(self, caller: Caller, scope: Scope, headers: dict[str, str]) -> bool:
@@ -295,15 +297,15 @@ class LimitedBody:
 
     def _count_as_large(self) -> None:
         if len(self._large - {self}) >= _LARGE_AT_ONCE:
-            told = notice("serve.busy", "too many files arrive at the moment; try again")
-            raise HttpRefused(503, told, connection="close", retry_after="2")
+            message = notice("serve.busy", "too many files arrive at the moment; try again")
+            raise HttpRefused(503, message, connection="close", retry_after="2")
         self._large.add(self)
 
 
 def file_too_large(most: int) -> HttpRefused:
     """Return the error for a file, or the files of a message, of more than so many bytes."""
-    told = notice("serve.files", "the files of a message can have {most:,} bytes in all", most=most)
-    return HttpRefused(413, told, connection="close")
+    message = notice("serve.files", "the files of a message can have {most:,} bytes in all", most=most)
+    return HttpRefused(413, message, connection="close")
 
 
 class AccessLine:

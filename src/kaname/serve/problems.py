@@ -161,10 +161,10 @@ def without_path(problem: JournalError | AuditError) -> HttpRefused:
     """Log an error, and return it without the path, which is only for the owner."""
     log.error("%s", " | ".join(str(problem).splitlines()))
     if isinstance(problem, AuditError):
-        told = notice("serve.audit", "this cannot be recorded in the audit log now, so it was refused; see the server's log")
+        message = notice("serve.audit", "this cannot be recorded in the audit log now, so it was refused; see the server's log")
     else:
-        told = notice("serve.journal", "the journal is not available now; see the server's log")
-    return HttpRefused(status_of(problem), told)
+        message = notice("serve.journal", "the journal is not available now; see the server's log")
+    return HttpRefused(status_of(problem), message)
 
 
 class UnknownAddress(HttpRefused):

@@ -268,8 +268,10 @@ class RunRoutes:
             caller_of(request, "admin")
         at = form.at or card.seq
         if both := sorted(form.results.keys() & set(form.keep)):
-            told = notice("serve.result_twice", "{calls} is in both results and keep: use one of them", calls=", ".join(both))
-            raise HttpRefused(400, told)
+            message = notice(
+                "serve.result_twice", "{calls} is in both results and keep: use one of them", calls=", ".join(both)
+            )
+            raise HttpRefused(400, message)
         if form.results or (form.input is None and await self._inherits_answers(card, at)):
             caller_of(request, "approve")
         results = {**form.results, **await self._recorded_results(card, at, form.keep)}
@@ -294,10 +296,10 @@ class RunRoutes:
                 if isinstance(fact.body, ToolFinished) and fact.body.result.call_id in wanted:
                     found.setdefault(fact.body.result.call_id, fact.body.result)
         if missing := [one for one in wanted if one not in found]:
-            told = notice(
+            message = notice(
                 "serve.not_recorded", "no result of {calls} is recorded after fact {at}", at=at, calls=", ".join(missing)
             )
-            raise HttpRefused(409, told)
+            raise HttpRefused(409, message)
         return found
 
     async def _inherits_answers(self, card: RunInfo, at: int) -> bool:

@@ -37,10 +37,10 @@ class SessionRoutes:
         await self._service.auditor.read(caller_of(request), "sessions", whose)
         if words := asked.get("q", ""):
             listed = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=SEARCHED)
-            found = await self._sessions.search(words, among=listed)
-            known = {one for one, _ in found}
+            hits = await self._sessions.search(words, among=listed)
+            known = {one for one, _ in hits}
             titled = [one for one in listed if words.casefold() in one.title.casefold() and one not in known]
-            said = [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]
+            said = [{**one.as_json(), "found": [place.text for place in places]} for one, places in hits]
             return Json({"sessions": [*[{**one.as_json(), "found": []} for one in titled], *said], "searched": len(listed)})
         listed, following = await read_page(request, partial(self._sessions.all, agent=asked.get("agent", ""), user=whose))
         return Json({"sessions": [one.as_json() for one in listed], "next": following})

@@ -204,18 +204,14 @@ class Stream(Response):
         self._streams.enter(self)
         self._abort = scope.get("kaname.abort", self._leave)
         whole, send = send, scope.get("kaname.send", send)  # without the middleware, which changes only the headers
-        loop, self._task, self._send = asyncio.get_running_loop(), asyncio.current_task(), send
+        self._task, self._send = asyncio.current_task(), send
         watching = asyncio.create_task(self._watch(receive))
         try:
             await whole({"type": "http.response.start", "status": 200, "headers": self._own})
             async with aclosing(self._frames) as frames:
                 async for part in frames:
-                    self._in_part = True
-                    for piece in pieces(part) if part else ():
-                        self._sending = self._sent = loop.time()
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-                        self._sending = 0.0
-                    self._in_part = False
+                    if part:
+                        await self._send_part(part)
                     self._note_sent(part)
                     if self._ending:
                         break
@@ -237,6 +233,14 @@ class Stream(Response):
         while (await receive())["type"] != "http.disconnect":
             pass
         self._leave()
+
+    async def _send_part(self, part: Part) -> None:
+        loop, self._in_part = asyncio.get_running_loop(), True
+        for piece in pieces(part):
+            self._sending = self._sent = loop.time()
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._sending = 0.0
+        self._in_part = False
 
     def _leave(self) -> None:
         self._gone = True

@@ -126,18 +126,18 @@ class React(StrategyBase):
         end = _end(state)  # if it can say nothing, what could not be done is the answer
         if end.kind == "degraded" and self.output is None:
             return Finish(end, end.detail)
-        told = notice(
+        message = notice(
             "stop.unreadable", "the model's replies could not be read, even after retries: {problem}", problem=reply.problem
         )
-        return Finish(Stop("incomplete", told))
+        return Finish(Stop("incomplete", message))
 
     def _answer(self, text: str, state: State) -> Step:
         end = _end(state, text if self.output is None else "")
         if self.output is None:  # if it says nothing, what could not be done is the answer
             return Finish(end, text if text.strip() or end.kind != "degraded" else end.detail)
         if refused := _refusal(state.replies[-1].reply.message):
-            told = notice("stop.refused", "the model refused to answer: {said}", said=refused)
-            return Finish(Stop("incomplete", told))
+            message = notice("stop.refused", "the model refused to answer: {said}", said=refused)
+            return Finish(Stop("incomplete", message))
         if state.replies[-1].step.schema is None:  # tools were on offer: now without them, in the wanted form
             try:
                 return Finish(end, self.output.decode_exactly(text))  # it has that form already

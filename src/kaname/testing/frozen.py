@@ -139,12 +139,12 @@ async def _replay(run_id: str | Path | Result | list[Event], agent: Agent, rerun
         try:
             events = await read_whole(agent.journal, run_id.run_id)
         except RunNotFound as problem:
-            told = notice(
+            message = notice(
                 "testing.not_held",
                 "the agent's journal does not hold this run; pass the agent that ran it, "
                 "or save it with save_run(journal, run, path) and freeze the file",
             )
-            raise ConfigError(told) from problem
+            raise ConfigError(message) from problem
     elif isinstance(run_id, list):
         events = run_id
     else:

@@ -204,8 +204,8 @@ def _event(data: dict[str, Any]) -> bytes:
 
 def _on_the_wire(event: bytes, end: bytes) -> bytes:
     """Return the bytes of an event. Events of Anthropic also have their type on a separate line."""
-    found = _TYPED.match(event)
-    return (b"event: " + found[1] + end if found else b"") + b"data: " + event + end + end
+    match = _TYPED.match(event)
+    return (b"event: " + match[1] + end if match else b"") + b"data: " + event + end + end
 
 
 Script = Sequence[Answer | str] | Callable[[Any], Answer | str]

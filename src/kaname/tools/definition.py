@@ -60,8 +60,8 @@ class DefinedTool(Doing):
             )
         self.name: str = inner["name"]
         for key in {*definition, *inner} - {*_OURS, *_THEIRS}:
-            told = f"the definition of {self.name!r} has an unknown key {key!r}"
-            raise ConfigError(told + nearest(str(key), [*_OURS, *_THEIRS]))
+            text = f"the definition of {self.name!r} has an unknown key {key!r}"
+            raise ConfigError(text + nearest(str(key), [*_OURS, *_THEIRS]))
         self.description: str = inner.get("description") or self.name
         schema = inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
         self.parameters: Mapping[str, Any] = schema or {"type": "object", "properties": {}}

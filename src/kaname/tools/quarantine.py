@@ -88,18 +88,20 @@ def is_clean(schema: Any, definitions: Mapping[str, Any] | None = None) -> bool:
     if "enum" in schema or "const" in schema:
         return True
     if (ref := schema.get("$ref")) is not None:
-        name = str(ref).rpartition("/")[2]
-        rest = {key: one for key, one in known.items() if key != name}  # a schema that refers to itself has no end
-        return name in known and is_clean(known[name], rest)
-    for key in ("anyOf", "oneOf"):
-        if key in schema:
-            return all(is_clean(one, known) for one in schema[key])
+        name, rest = str(ref).rpartition("/")[2], dict(known)
+        return name in known and is_clean(rest.pop(name), rest)  # without it: a schema that refers to itself has no end
+    if "anyOf" in schema or "oneOf" in schema:
+        return all(is_clean(one, known) for one in schema.get("anyOf", schema.get("oneOf")))
     kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     if "object" in kinds:
-        fields = schema.get("properties") or {}
-        closed = bool(fields) and schema.get("additionalProperties") in (None, False)
-        return closed and all(is_clean(one, known) for one in fields.values())
+        return _is_clean_object(schema, known)
     if "array" in kinds:
         return is_clean(schema.get("items"), known)
     return all(kind in _CLEAN for kind in kinds)
+
+
+def _is_clean_object(schema: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    fields = schema.get("properties") or {}
+    is_closed = bool(fields) and schema.get("additionalProperties") in (None, False)
+    return is_closed and all(is_clean(one, known) for one in fields.values())

@@ -198,9 +198,9 @@ def parse(function: Any) -> tuple[str, dict[str, str]]:
         if heading:
             section = "numpy" if heading in _PARAMETERS and _is_rule(following) else heading
             reader.begin()
-        elif found := _SPHINX.match(line.strip()):
+        elif match := _SPHINX.match(line.strip()):
             section = "sphinx"
-            reader.entry([found.group(1)], found.group(2), _indent(line))
+            reader.entry([match.group(1)], match.group(2), _indent(line))
         elif re.match(r"^:(returns?|rtype|raises?|type)\b", line.strip()):
             section = "returns"
         elif section in _PARAMETERS:
@@ -257,9 +257,9 @@ class _Parameters:
             self.texts[name] = f"{self.texts[name]} {line.strip()}"
 
     def google(self, line: str) -> None:
-        found = _ENTRY.match(line.strip())
-        if found and (self._column is None or _indent(line) <= self._column):
-            self.entry([found.group(1)], found.group(2), _indent(line))
+        match = _ENTRY.match(line.strip())
+        if match and (self._column is None or _indent(line) <= self._column):
+            self.entry([match.group(1)], match.group(2), _indent(line))
         elif line.strip():
             self.more(line)
 

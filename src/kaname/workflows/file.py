@@ -251,8 +251,8 @@ class _Builder:
 
     def _rounds(self, step: Mapping[str, Any], where: Where) -> int:
         if "max_rounds" in step and "until" not in step:
-            told = notice("workflow.no_rounds", "max_rounds has no effect without 'until': the step runs once")
-            self._reading.wrong((*where, "max_rounds"), told)
+            message = notice("workflow.no_rounds", "max_rounds has no effect without 'until': the step runs once")
+            self._reading.wrong((*where, "max_rounds"), message)
         most = self._whole(step.get("max_rounds", _MOST_ROUNDS), 1, (*where, "max_rounds"))
         return most if "until" in step else 1
 
@@ -292,8 +292,8 @@ class _Builder:
     def _agent(self, step: Mapping[str, Any], where: Where) -> Use | None:
         name = step["agent"]
         if name not in self._agents:
-            told = notice("config.no_agent", "there is no agent {name!r}", name=name) + nearest(name, self._agents)
-            self._reading.wrong((*where, "agent"), told)
+            message = notice("config.no_agent", "there is no agent {name!r}", name=name) + nearest(name, self._agents)
+            self._reading.wrong((*where, "agent"), message)
             return None
         action = self._flow.register(RunAgent(f"agent {name}", self._agents[name]))
         return Use(action.name, {"input": self.read_template(step.get("input", ""), (*where, "input"))})
@@ -301,10 +301,10 @@ class _Builder:
     def _workflow(self, step: Mapping[str, Any], where: Where) -> Use | None:
         path = self._path.parent / step["workflow"]
         if path.resolve() in self._above:
-            told = notice(
+            message = notice(
                 "workflow.inside_itself", "{file} includes itself, directly or through another workflow", file=step["workflow"]
             )
-            self._reading.wrong((*where, "workflow"), told)
+            self._reading.wrong((*where, "workflow"), message)
             return None
         given = self.read_template(step.get("with") or {}, (*where, "with"))
         if (known := self._inner.get(path.resolve())) is not None:
@@ -352,10 +352,10 @@ class _Builder:
             return 1
         if isinstance(given, int) and given > 0:
             return given
-        told = notice(
+        message = notice(
             "workflow.no_need", "must be all, any, or a number from 1 to {count}, not {given!r}", count=count, given=given
         )
-        self._reading.wrong(where, told)
+        self._reading.wrong(where, message)
         return 0
 
     def _seconds(self, given: Any, where: Where) -> float | None:

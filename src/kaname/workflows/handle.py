@@ -73,8 +73,8 @@ def expression_of(handle: Handle) -> str:
 
 def task_of(handle: Handle) -> str:
     """Return the name of the task that it comes from."""
-    found = _QUOTED.match(handle._expression)
-    return str(ast.literal_eval(found[1])) if found else Expression(handle._expression).names[0]
+    match = _QUOTED.match(handle._expression)
+    return str(ast.literal_eval(match[1])) if match else Expression(handle._expression).names[0]
 
 
 def as_template(value: Any) -> Any:

@@ -330,19 +330,29 @@ class Options:
         return flow.handle(task.name)
 
 
+def _pause(value: Any) -> float | None:
+    return None if value is None else seconds(value)
+
+
+def _source(value: Any) -> Any:
+    return _expression(value) if isinstance(value, str) else as_template(value)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple([_name(one) for one in (value if isinstance(value, list | tuple) else [value])])
+
+
 def _read(flow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a task as the fields of a `Task`."""
-    as_is: Callable[[Any], Any] = lambda value: value  # noqa: E731
-    pause: Callable[[Any], Any] = lambda value: None if value is None else seconds(value)  # noqa: E731
     readers: dict[str, Callable[[Any], Any]] = {
-        "after": lambda value: tuple([_name(one) for one in (value if isinstance(value, list | tuple) else [value])]),
+        "after": _names,
         "when": lambda value: value if isinstance(value, str) and value in (ALWAYS, ON_FAILURE) else _expression(value),
         "until": _expression,
-        "each": lambda value: _expression(value) if isinstance(value, str) else as_template(value),
+        "each": _source,
         **dict.fromkeys(("fallback", "undo"), partial(_other_use, flow)),
-        **dict.fromkeys(("timeout", "retry_delay"), pause),
+        **dict.fromkeys(("timeout", "retry_delay"), _pause),
         **{key: partial(_count, key) for key in ("needs", "rounds", "retries")},
-        **dict.fromkeys(("on_failure", "alone", "person"), as_is),
+        **dict.fromkeys(("on_failure", "alone", "person"), lambda value: value),
     }
     if unknown := [key for key in given if key not in readers]:
         message = notice("workflow.option", "unknown option {key!r}", key=unknown[0])

@@ -43,7 +43,7 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _LOOSE.sub(lambda found: _escape(found.group()), text).translate(_shown)
+    return _LOOSE.sub(lambda match: _escape(match.group()), text).translate(_shown)
 
 
 def visible_line(text: str) -> str:

@@ -116,10 +116,10 @@ class _Repair:
     def _rewrite(self) -> bool:
         place, comma, last, before = 0, 0, "", ""  # `last` and `before` are the last two tokens, spaces not counted
         while place < len(self.text):
-            found = _TOKEN.match(self.text, place)
-            if found is None:
+            match = _TOKEN.match(self.text, place)
+            if match is None:
                 return False
-            token, kind = found[0], found.lastgroup
+            token, kind = match[0], match.lastgroup
             if kind == "comment":
                 self._odd = self._odd or f"{token[:_SHOWN]!r} is not part of it; leave it out"
                 kind = "space"
@@ -133,7 +133,7 @@ class _Repair:
                 self._json.append(_WORDS.get(token, token))
             if kind != "space":
                 before, last, comma = last, token, len(self._json) - 1
-            place = found.end()
+            place = match.end()
         return True
 
     def _read_string(self, token: str, place: int) -> str:

@@ -31,8 +31,8 @@ _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 
 def _percent(given: Any) -> float | None:
-    found = _PERCENT.fullmatch(str(given))
-    return None if found is None else float(found[1])
+    match = _PERCENT.fullmatch(str(given))
+    return None if match is None else float(match[1])
 
 
 def _is_size(given: Any) -> bool:

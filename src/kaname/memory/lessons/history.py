@@ -22,7 +22,7 @@ from ...core.events import (
     ToolStarted,
     withholds,
 )
-from ...core.messages import REFUSAL, Provided, ToolCall, ToolResult
+from ...core.messages import REFUSAL, ModelReply, Provided, ToolCall, ToolResult
 from ...core.record import record, replace
 from ...core.runs import LESSONS, UNDER_WAY, RunInfo, is_own_run
 from ...core.sentences import split_sentences
@@ -111,14 +111,13 @@ def _read(card: RunInfo, events: Iterable[Event]) -> PastRun:
     refused = False
     for event in events:
         match event.body:
-            case Opened(recipe=recipe):
-                known = recipe.get("tools") or {}
+            case Opened(recipe={"tools": Mapping() as tools}):
+                known = tools
             case Received(message) if message.role == "user":
                 task = message.text
             case ModelReplied(reply):
                 asked |= {call.id: call for call in reply.message.calls}
-                parts = reply.message.parts
-                refused = any(isinstance(part, Provided) and part.data.get("type") == REFUSAL for part in parts)
+                refused = _is_refusal(reply)
             case ToolStarted(call):
                 started.add(call.id)
                 asked.setdefault(call.id, call)
@@ -126,14 +125,13 @@ def _read(card: RunInfo, events: Iterable[Event]) -> PastRun:
                 results.append(result)
             case Stopped(ended):
                 stop = ended
-            case Custom(name, data) if name == RATING and isinstance(data, dict):
+            case Custom(name, dict() as data) if name == RATING:
                 rating = data
-            case Custom(name, data) if name.startswith(f"{LESSONS}:") and isinstance(data, dict):
+            case Custom(name, dict() as data) if name.startswith(f"{LESSONS}:"):
                 told = tuple((data.get("value") or {}).get("ids", ()))
     calls = tuple([_use(one, asked.get(one.call_id), one.call_id in started, known) for one in results])
     cause, tool = _cause(stop, calls, [*asked.values()], refused)
-    if not cause and rating.get("rating") == "bad":
-        cause = "user unhappy"
+    cause = cause or _RATED.get(str(rating.get("rating")), "")
     note, task = str(rating.get("note", "")), "" if stop.blocks_input else task
     whose = (card.run_id, card.agent, card.user, card.session, card.created)
     return PastRun(*whose, task, calls, cause, tool, note, told, tuple(known))
@@ -150,6 +148,19 @@ def _use(result: ToolResult, call: ToolCall | None, started: bool, known: Mappin
     return UsedTool(result.name, tuple(given), problem)
 
 
+_RATED: dict[str, Cause] = {"bad": "user unhappy"}
+
+
+def _is_refusal(reply: ModelReply) -> bool:
+    return any(isinstance(part, Provided) and part.data.get("type") == REFUSAL for part in reply.message.parts)
+
+
+def _most_repeated(calls: Iterable[ToolCall]) -> tuple[str, int]:
+    """Return the tool that was called most often with the same arguments, and how often."""
+    counts: Any = Counter([call_key(call) for call in calls]).most_common(1)
+    return (str(counts[0][0][0]), counts[0][1]) if counts else ("", 0)
+
+
 def _cause(stop: Stop, calls: Sequence[UsedTool], asked: Sequence[ToolCall], refused: bool) -> tuple[Cause, str]:
     """Return the cause of a failure and the tool that it is about. The first rule that fits decides."""
     if stop.kind == "completed":
@@ -164,9 +175,9 @@ def _cause(stop: Stop, calls: Sequence[UsedTool], asked: Sequence[ToolCall], ref
         return worst or ("tool error", "")
     if worst is not None and failed.total() * 2 >= len(calls):  # a call that fails is repeated because it fails
         return worst
-    repeated = Counter([call_key(call) for call in asked]).most_common(1)
-    if stop.kind == "duplicate" or (repeated and repeated[0][1] >= _LOOP):
-        return "loop", str(repeated[0][0][0]) if repeated else ""  # type: ignore[index]
+    repeated, times = _most_repeated(asked)
+    if stop.kind == "duplicate" or times >= _LOOP:
+        return "loop", repeated
     return ("error", "") if stop.kind == "failed" else ("limit", "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from ...core.record import record
@@ -102,7 +103,7 @@ def telling_words(these: Iterable[str], others: Iterable[str], most: int = 6) ->
     Nothing is returned if a kind has no such words: then nothing tells these tasks apart.
     """
     mine, rest = [task for task in these if task], [frozenset(terms(task)) for task in others if task]
-    around, found = Counter([word for one in rest for word in one]), list[str]()
+    around, found = Counter(chain.from_iterable(rest)), list[str]()
     for kind in group_tasks(mine):
         counts = Counter([word for place in kind for word in frozenset(terms(mine[place]))])
         share = {word: count / len(kind) - around[word] / max(1, len(rest)) for word, count in counts.items()}

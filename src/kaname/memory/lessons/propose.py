@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from math import comb
 
 from ...core.notices import join_notices, notice
@@ -58,7 +59,7 @@ async def learn_lessons(
     book, runs = LessonBook(journal), await read_history(journal, agent=agent, user=user, limit=limit)
     known = {one.id: one for one in await book.all(agent)}
     groups = group_failures(runs)
-    found = [lesson for group in groups for lesson in suggest(group, runs)]
+    found = list(chain.from_iterable([suggest(group, runs) for group in groups]))
     if ask is not None:
         found += [lesson_from(group, group.runs, runs, said, source="model") for group in groups if (said := await ask(group))]
     found = [replace(one, id=one.id[:_OLD]) if one.id[:_OLD] in known else one for one in found]

@@ -181,7 +181,7 @@ def _erase_from_shared(path: Path, user: str, runs: Sequence[str], sessions: Seq
         told = json.dumps(user, ensure_ascii=False)
         notes = db.execute("SELECT whose, value FROM notes").fetchall()
         ours |= {whose.partition("/")[2] for whose, value in notes if value == told}
-        gone = sorted({whose for whose, _ in notes if whose.partition("/")[2] in ours and ours})
+        gone = sorted({whose for whose, _ in notes if whose.partition("/")[2] in ours})
         db.executemany("DELETE FROM notes WHERE whose = ?", [(whose,) for whose in gone])
         found = [number for number, run in db.execute("SELECT id, run FROM memories") if run in wanted]
         for table in ("learned", "begun"):

@@ -32,6 +32,11 @@ class Route(NamedTuple):
         return self.host, self.port, self.tls, self.proxy
 
 
+def _netloc(host: str, port: int | None) -> str:
+    named = f"[{host}]" if ":" in host else host
+    return named if port is None else f"{named}:{port}"
+
+
 @cache
 def route_to(url: str) -> Route:
     """Return the route to an address. The environment is read once for each address."""
@@ -46,12 +51,11 @@ def route_to(url: str) -> Route:
     if address.scheme not in ("http", "https") or not name:
         raise _no_address(url, notice("model.url_scheme", "it must begin with http:// or https:// and a host"))
     tls = address.scheme == "https"
-    path = quote(address.path or "/", safe="/%:@!$&'()*+,;=~") + (
-        f"?{quote(address.query, safe=_QUERY)}" if address.query else ""
-    )
+    path = quote(address.path or "/", safe="/%:@!$&'()*+,;=~")
+    if address.query:
+        path += f"?{quote(address.query, safe=_QUERY)}"
     proxy = _proxy_for(address, port)
-    host = f"[{name}]" if ":" in name else name
-    netloc = host if address.port is None else f"{host}:{port}"
+    netloc = _netloc(name, address.port)
     target = f"http://{netloc}{path}" if proxy is not None and not tls else path
     return Route(name, port, tls, target, netloc, proxy)
 

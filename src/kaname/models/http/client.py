@@ -204,24 +204,14 @@ class _Pool:
         self._waiting.get(route.place, {}).pop(connection, None)
 
     async def connect(self, route: Route, seconds: float) -> HttpConnection:
-        loop, proxy = asyncio.get_running_loop(), route.proxy
+        proxy = route.proxy
         host, port, tls = (route.host, route.port, route.tls)
         if proxy is not None:
             tls = proxy.scheme == "https"
             host, port = proxy.hostname or "", proxy.port or (443 if tls else 80)
         trust = await asyncio.to_thread(_trust) if tls or route.tls else None
         made = partial(HttpConnection, partial(self._forget, route), self._buffer)
-        raw = await _connect_file(host) if host.startswith("/") else await _connect_socket(host, port)
-        try:
-            if host.startswith("/"):
-                _, connection = await loop.create_unix_connection(made, sock=raw)
-            else:
-                _, connection = await loop.create_connection(
-                    made, sock=raw, ssl=trust if tls else None, server_hostname=host if tls else None
-                )
-        except BaseException:
-            raw.close()
-            raise
+        connection = await _open_connection(made, host, port, trust if tls else None)
         if self._closed:
             connection.close()
             raise Broken(notice("model.closed", "the model was closed"))
@@ -238,6 +228,21 @@ class _Pool:
         for connection in list(self._open):
             connection.close()
         self._waiting.clear()
+
+
+async def _open_connection(made: partial[HttpConnection], host: str, port: int, trust: ssl.SSLContext | None) -> HttpConnection:
+    """Connect to a host, with TLS if `trust` is there, or to the file of a Unix socket."""
+    loop, is_file = asyncio.get_running_loop(), host.startswith("/")
+    raw = await _connect_file(host) if is_file else await _connect_socket(host, port)
+    try:
+        if is_file:
+            _, connection = await loop.create_unix_connection(made, sock=raw)
+        else:
+            _, connection = await loop.create_connection(made, sock=raw, ssl=trust, server_hostname=host if trust else None)
+    except BaseException:
+        raw.close()
+        raise
+    return connection
 
 
 async def _connect_file(path: str) -> socket.socket:

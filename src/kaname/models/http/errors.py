@@ -65,7 +65,7 @@ class Who(NamedTuple):
         for secret in known:
             text = text.replace(secret, "***")
         long = [secret for secret in known if len(secret) >= _LONG_SECRET]
-        return _WORD.sub(lambda found: "***" if _is_part(found[0], long) else found[0], text) if long else text
+        return _WORD.sub(lambda match: "***" if _is_part(match[0], long) else match[0], text) if long else text
 
 
 def _is_part(word: str, secrets: list[str]) -> bool:

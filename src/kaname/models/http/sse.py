@@ -32,11 +32,7 @@ class EventStream:
             if slice_.count(b"\n") == 2 * len(lines):  # whole events of one line, as nearly all servers send them
                 self._begun, self._after_return = True, False
                 return [line[6:] if line[5:6] == b" " else line[5:] for line in lines if line.startswith(b"data:")]
-        if self._after_return and slice_[:1] == b"\n":
-            slice_ = slice_[1:]
-        self._after_return = slice_[-1:] == b"\r" if slice_ else self._after_return
-        if b"\r" in slice_:
-            slice_ = slice_.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        slice_ = self._with_line_feeds(slice_)
         if b"\n" not in slice_:
             self._rest.append(slice_)
             return []
@@ -44,12 +40,22 @@ class EventStream:
         self._rest = [last] if (last := lines.pop()) else []
         if not self._begun:
             self._begun, lines[0] = True, lines[0].removeprefix(b"\xef\xbb\xbf")
+        return self._events_of(lines)
+
+    def _with_line_feeds(self, slice_: bytes) -> bytes:
+        """Return the slice with LF for every end of a line. A LF after the CR that ended the last slice is left out."""
+        if self._after_return and slice_[:1] == b"\n":
+            slice_ = slice_[1:]
+        if slice_:
+            self._after_return = slice_[-1:] == b"\r"
+        return slice_.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in slice_ else slice_
+
+    def _events_of(self, lines: list[bytes]) -> list[bytes]:
         events = []
         for line in lines:
-            if not line:
-                if self._data:
-                    events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                    self._data = []
+            if not line and self._data:
+                events.append(b"\n".join(self._data))
+                self._data = []
             elif line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
         return events

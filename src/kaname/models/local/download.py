@@ -138,17 +138,23 @@ def download(source: Source, target: Path, progress: Callable[[int], None]) -> N
     os.replace(partial, target)
 
 
-def _continue(source: Source, partial: Path, progress: Callable[[int], None]) -> None:
-    there = partial.stat().st_size if partial.is_file() else 0
+def _open_rest(source: Source, partial: Path, there: int) -> Any:
+    """Request what is not there yet. Return None if everything is."""
     try:
-        answer = _open_url(source.url, {"range": f"bytes={there}-"} if there else {})
+        return _open_url(source.url, {"range": f"bytes={there}-"} if there else {})
     except OSError as problem:
         if problem.errno != _NOT_THERE or not there:
             raise
         if source.sha256 and digest(partial) == source.sha256:  # killed between the last byte and the new name
-            return
+            return None
         partial.unlink()  # longer than the whole, or not of it
         raise
+
+
+def _continue(source: Source, partial: Path, progress: Callable[[int], None]) -> None:
+    there = partial.stat().st_size if partial.is_file() else 0
+    if (answer := _open_rest(source, partial, there)) is None:
+        return
     with answer:
         begins = re.match(r"bytes (\d+)-", answer.headers.get("content-range") or f"bytes {there}-")
         if answer.status != 206 or begins is None or int(begins[1]) != there:

@@ -23,10 +23,10 @@ class AnswerStream:
     def feed(self, piece: str) -> str:
         self._rest += piece
         if not self._inside:
-            found = self._beginning.match(self._rest)
-            if found is None:
+            match = self._beginning.match(self._rest)
+            if match is None:
                 return ""
-            self._inside, self._rest = True, self._rest[found.end() :]
+            self._inside, self._rest = True, self._rest[match.end() :]
         if self._ended:
             return ""
         text = self._space + self._decode_shown()

@@ -18,12 +18,9 @@ class Doubt:
 
     def __init__(self, request: ModelRequest, turn: TurnSoFar) -> None:
         self._turn = turn
-        results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
-        told = [message.text for message in request.messages] + [result_text(result) for result in results]
-        told += [dump(call.args) for call, result in turn.calls if result is not None and not result.is_error]
-        told += [dump(tool.parameters) for tool in request.tools]
-        self._heard = KnownNames(told)  # tool descriptions are left out: a table's name in them cannot be looked up
-        self._known = KnownNumbers([*told, *[f"{tool.name} {tool.description}" for tool in request.tools]])
+        texts = _texts_before(request, turn)
+        self._heard = KnownNames(texts)  # tool descriptions are left out: a table's name in them cannot be looked up
+        self._known = KnownNumbers([*texts, *[f"{tool.name} {tool.description}" for tool in request.tools]])
         looked = bool(turn.calls) and all(call.name in turn.pure and result is not None for call, result in turn.calls)
         self._forgotten = turn.unused_numbers if looked else []  # never point the model to a tool with effects
         self._not_looked_up = _names_not_looked_up(request, turn) if looked else []
@@ -95,3 +92,11 @@ def copied_argument(part: Part, tools: Sequence[ToolSpec]) -> str:
 
 _LONG = 20  # characters
 _NOWHERE = "is neither in the question nor in a result"
+
+
+def _texts_before(request: ModelRequest, turn: TurnSoFar) -> list[str]:
+    """Return what was said, and what tools returned, were called with and accept."""
+    results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
+    texts = [message.text for message in request.messages] + [result_text(result) for result in results]
+    texts += [dump(call.args) for call, result in turn.calls if result is not None and not result.is_error]
+    return texts + [dump(tool.parameters) for tool in request.tools]

@@ -25,6 +25,11 @@ _NAME = lazy_regex(r"[\"'](?:name|tool|tool_name|function|action)[\"']\s*:\s*[\"
 _FIRST_KEY = lazy_regex(r"\{\s*\"(\w*)(\")?")
 
 
+def _first_name(body: str) -> str:
+    named = _NAME.search(body)
+    return "" if named is None else named[1]
+
+
 def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | None:
     """Return the call that the whole text is, or that it holds in a tag. It must be complete, and its tool must be offered."""
     if said.message.calls or said.stop_reason == "max_tokens" or not (text := said.message.text):
@@ -37,8 +42,8 @@ def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | No
     try:
         value = read_json(body)
     except TwoReadings:  # the tool's own check says so to the model; it runs nothing
-        named = _NAME.search(body)
-        return None if named is None or named[1] not in offered else ToolCall("", named[1], body)
+        name = _first_name(body)
+        return ToolCall("", name, body) if name in offered else None
     except ValueError:
         return None
     if isinstance(value, list) and len(value) != 1:  # several at once: only the first would be run

@@ -8,7 +8,7 @@ the question is repeated after results; after a failure the answer cannot be cho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.calls import same_call
@@ -26,6 +26,14 @@ from .offer import CUT_OFF, Offer, TurnSoFar, earlier_result, turn_of
 from .plan_first.plan import mark, step_of
 from .plan_first.way import plan_for
 from .rounds import Rounds
+
+
+def _with_part(said: ModelReply, marks: Sequence[Part], part: Part) -> Message:
+    """Return the message of a reply with a call and its marks, or with an answer that is not empty."""
+    if isinstance(part, ToolCall):
+        return Message("assistant", (*_thoughts(said), *marks, part))
+    is_empty = isinstance(part, Text) and not part.text
+    return Message("assistant", (*_thoughts(said), *(() if is_empty else (part,))))
 
 
 async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, plan_first: bool = True) -> ModelReply:
@@ -59,10 +67,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, plan_f
             part, held, stop = (*rounds.answered, said.stop_reason) if rounds.answered else (Text(""), held, "tool_use")
         if isinstance(part, Text) and part.text and (rest := held.rest(part.text)):
             await emit(rest)
-        marks = rounds.marks if isinstance(part, ToolCall) else ()
-        given = [part] if not isinstance(part, Text) or part.text else []
-        message = Message("assistant", (*_thoughts(said), *marks, *given))
-        return replace(said, message=message, stop_reason=stop, usage=usage)
+        return replace(said, message=_with_part(said, rounds.marks, part), stop_reason=stop, usage=usage)
 
 
 def _marks(request: ModelRequest, turn: TurnSoFar) -> tuple[Part, ...]:

@@ -133,8 +133,12 @@ class Rounds:
         if self._left == 0 and self.offer.tools and self._turn.calls:
             self.offer = replace(self.offer, tools=(), answer=True)
         elif call is not None and repeated is not None and useless(repeated, self._turn.pure):
-            others = tuple([tool for tool in self.offer.tools if tool.name != call.name])
-            self.offer = replace(self.offer, tools=others) if others else self.offer
+            self._offer_without(call.name)
+
+    def _offer_without(self, name: str) -> None:
+        """Do not offer a tool again, unless it is the only one."""
+        others = tuple([tool for tool in self.offer.tools if tool.name != name])
+        self.offer = replace(self.offer, tools=others or self.offer.tools)
 
     def _words_in_sum(self, call: ToolCall) -> str:
         """Return the argument that calculates with names although a look-up has found something. It must be digits."""

@@ -86,8 +86,10 @@ class Anthropic(ServedModel):
         prompt_cache: PromptCache = "5m",
     ) -> None:
         if prompt_cache not in _MARKS:
-            told = notice("model.prompt_cache", 'prompt_cache must be "5m", "1h" or "off", not {given!r}', given=prompt_cache)
-            raise ConfigError(told)
+            message = notice(
+                "model.prompt_cache", 'prompt_cache must be "5m", "1h" or "off", not {given!r}', given=prompt_cache
+            )
+            raise ConfigError(message)
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
         key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
         missing = notice("model.anthropic_key_missing", "anthropic/{model} needs a key: set ANTHROPIC_API_KEY", model=model)

@@ -99,8 +99,10 @@ class LiteLLM(ModelBase):
     ) -> None:
         if find_spec("litellm") is None:
             how = install_command("litellm")
-            told = notice("model.litellm_missing", "{model} needs LiteLLM, which is not installed: {how}", model=model, how=how)
-            raise ConfigError(told)
+            message = notice(
+                "model.litellm_missing", "{model} needs LiteLLM, which is not installed: {how}", model=model, how=how
+            )
+            raise ConfigError(message)
         self.model = self.name = model
         self.settings = dict(settings or {})
         self._timeouts, self._price = timeouts, price

@@ -121,6 +121,10 @@ class OpenAI(ServedModel):
             return await self._reply_in("text", request, emit)
         if not request.tools:
             return await self._answer(request, emit)
+        return await self._reply_with_tools(request, emit)
+
+    async def _reply_with_tools(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """Ask in the mode for tools that is set, or in each until one is not refused."""
         modes = _MODES if self.tool_mode == "auto" else (self.tool_mode,)
         shown = WatchedEmit(emit)
         for mode in modes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -55,10 +55,7 @@ class Pieces(Joiner):
         choices = as_mappings(chunk.get("choices"))
         if "error" in chunk or not choices:
             self._raise_error(chunk, choices)
-        usage = chunk.get("usage")
-        if usage is None and ("x_groq" in chunk or (choices and "usage" in choices[0])):
-            usage = as_mapping(chunk.get("x_groq")).get("usage") or choices[0].get("usage")  # Groq, Moonshot
-        if usage and type(usage) is dict:
+        if (usage := _usage_in(chunk, choices)) and type(usage) is dict:
             self._usage = self.count(usage)
         self.served = self.served or as_text(chunk.get("model"))
         for choice in choices:
@@ -68,18 +65,22 @@ class Pieces(Joiner):
             if choice.get("finish_reason") is not None or "error" in choice:
                 self._end_choice(choice)
             delta: Any = choice.get("delta") or choice.get("message")
-            for name, value in delta.items() if type(delta) is dict else ():
-                if not value or name == "role":
-                    continue
-                if name == "content" and type(value) is str:
-                    self._text.append(value)
-                    await emit(value)
-                elif name == "tool_calls":
-                    for fragment in as_mappings(value):
-                        self._join(fragment)
-                else:
-                    await self._take(name, value, delta, emit)
+            if type(delta) is dict:
+                await self._take_delta(delta, emit)
         return False
+
+    async def _take_delta(self, delta: dict[str, Any], emit: Emit) -> None:
+        for name, value in delta.items():
+            if not value or name == "role":
+                continue
+            if name == "content" and type(value) is str:
+                self._text.append(value)
+                await emit(value)
+            elif name == "tool_calls":
+                for fragment in as_mappings(value):
+                    self._join(fragment)
+            else:
+                await self._take(name, value, delta, emit)
 
     def _raise_error(self, chunk: Mapping[str, Any], choices: list[Mapping[str, Any]]) -> None:
         """Raise the error that a chunk reports, if it does."""
@@ -158,13 +159,18 @@ class Pieces(Joiner):
             self._by_index[str(index)] = made
         return made
 
+    def _check_finish(self, finish: str) -> None:
+        """Raise the error of a reply without a call that ended for this reason."""
+        if finish in _FILTERED:
+            raise self.filtered()
+        if "malformed" in finish:  # Gemini's word for a call that it could not write
+            raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self.who)
+
     def reply(self, *, ended: bool) -> ModelReply:
         if not self.seen or not (ended or self._finish):
             raise self.incomplete()
-        if self._finish.lower() in _FILTERED and not self._calls:
-            raise self.filtered()
-        if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
-            raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self.who)
+        if not self._calls:
+            self._check_finish(self._finish.lower())
         parts = self._said()
         made = [call for call in self._calls if call["name"]]
         parts += [_call(call) for call in made]
@@ -269,3 +275,11 @@ def _money(told: Any) -> float | None:
     if told is None or isinstance(told, bool) or not isinstance(told, int | float):
         return None
     return float(told) if isfinite(told) and told >= 0 else None
+
+
+def _usage_in(chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the usage of a chunk, which some servers put elsewhere: Groq, Moonshot."""
+    usage = chunk.get("usage")
+    if usage is None and ("x_groq" in chunk or (choices and "usage" in choices[0])):
+        return as_mapping(chunk.get("x_groq")).get("usage") or choices[0].get("usage")
+    return usage

@@ -132,14 +132,11 @@ class OpenAIResponses(ServedModel):
             head["include"] = list(dict.fromkeys([*head.get("include", ()), _ENCRYPTED]))
         theirs = head.pop("tools", None) or []
         if request.schema is not None:
-            sent, strict = make_strict(request.schema)
-            form = {"type": "json_schema", "name": "answer", "schema": sent, "strict": strict}
-            head["text"] = {**head.get("text", {}), "format": form}
+            head["text"] = {**head.get("text", {}), "format": _answer_format(request.schema)}
         if not request.tools and not theirs:
             head.pop("tool_choice", None)
             head.pop("parallel_tool_calls", None)
-        instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
-        if instructions:
+        if instructions := _instructions(request):
             head["instructions"] = instructions
         items = [items for m in request.messages if m.role != "system" and (items := _items_of(m, request.messages))]
         ours = self._encoded_tools(request.tools) if request.tools else b""
@@ -224,27 +221,42 @@ def _output(result: ToolResult) -> Any:
     return [_content(Text(text)), *[_content(as_takeable(media, TAKEN)) for media in result.media]] if result.media else text
 
 
+def _answer_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    sent, strict = make_strict(schema)
+    return {"type": "json_schema", "name": "answer", "schema": sent, "strict": strict}
+
+
+def _instructions(request: ModelRequest) -> str:
+    return "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
+
+
+def _call_item(id: str, name: str, args: Any, about: Mapping[str, Any]) -> dict[str, Any]:
+    space = {"namespace": about["namespace"]} if "namespace" in about else {}
+    arguments = args if isinstance(args, str) else dump(args)
+    return {"type": "function_call", "call_id": id, "name": name, "arguments": arguments, **space}
+
+
 def _assistant_items(message: Message) -> list[dict[str, Any]]:
     """Return the items of a reply, in order. The phase of a text or the namespace of a call stands before it."""
     items: list[dict[str, Any]] = []
     about: Mapping[str, Any] = {}
     for part in message.parts:
         match part:
-            case Provided(provider, data) if provider == MINE and data.get("type") == "message" and "text" in data:
-                items.append(_message(data["text"], data))  # commentary in addition to the answer
-            case Provided(provider, data) if provider == MINE and data.get("type") in ("message", "function_call"):
-                about = data
             case Provided(provider, data) if provider == MINE:
-                items.append(dict(data))
+                kind = data.get("type")
+                if kind == "message" and "text" in data:
+                    items.append(_message(data["text"], data))  # commentary in addition to the answer
+                elif kind in ("message", "function_call"):
+                    about = data
+                else:
+                    items.append(dict(data))
             case Media() if items and items[-1].get("type") == "image_generation_call":
                 items[-1] |= {"result": part.data or None}
             case Text(text) if text and text != BETWEEN:
                 items.append(_message(text, about))
                 about = {}
             case ToolCall(id, name, args) if name not in CLIENT_CALLS or items[-1:] == [] or items[-1].get("type") != name:
-                space = {"namespace": about["namespace"]} if "namespace" in about else {}
-                arguments = args if isinstance(args, str) else dump(args)
-                items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments, **space})
+                items.append(_call_item(id, name, args, about))
                 about = {}
     return items
 

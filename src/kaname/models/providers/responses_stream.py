@@ -50,20 +50,22 @@ class Items(Joiner):
             await self._show(text, place, "thinking" if place in self._asides else "text", emit)
         elif kind in _THOUGHT and (text := as_text(chunk.get("delta"))):
             await self._show(text, place, "thinking", emit)
-        elif kind == "response.output_item.added" and as_mapping(chunk.get("item")).get("phase") == _ASIDE:
-            self._asides.add(place)
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            self._take_item(place, as_mapping(chunk.get("item")), done=kind.endswith("done"))
         elif kind == "response.reasoning_summary_part.added" and as_count(chunk.get("summary_index")):
             await emit("\n\n", "thinking")
-        elif kind == "response.output_item.done":
-            item = self._items[place] = as_mapping(chunk.get("item"))
-            if item.get("phase") == _ASIDE and place not in self._texts:
-                self._asides.add(place)
         elif kind in _ENDS:
             await self._end(as_mapping(chunk.get("response")), emit)
             return True
-        elif kind == "error" or (not kind and (chunk.get("error") or chunk.get("message") or chunk.get("detail"))):
+        elif kind == "error" or (not kind and any(map(chunk.get, ("error", "message", "detail")))):
             raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self.who)
         return False
+
+    def _take_item(self, place: int, item: Mapping[str, Any], *, done: bool) -> None:
+        if done:
+            self._items[place] = item
+        if item.get("phase") == _ASIDE and not (done and place in self._texts):
+            self._asides.add(place)
 
     async def _show(self, text: str, place: int, channel: str, emit: Emit) -> None:
         if self._emitted.get(channel, place) != place:
@@ -138,12 +140,9 @@ class Items(Joiner):
 def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
     back = {name: value for name, value in item.items() if value is not None}
     match item.get("type"):
-        case "message" if aside:
-            texts = [as_text(one.get("text")) for one in as_mappings(item.get("content"))]
-            held = [Provided(MINE, {"type": "message", "phase": _ASIDE, "text": text}) for text in texts if text]
-            return [part for one in held for part in (one, Thinking(one.data["text"]))]
         case "message":
-            return [part for one in as_mappings(item.get("content")) for part in _text_parts(one, item.get("phase"))]
+            pieces = as_mappings(item.get("content"))
+            return [part for one in pieces for part in (_commentary(one) if aside else _text_parts(one, item.get("phase")))]
         case "function_call":
             return _call_parts(item)
         case "image_generation_call" if picture := as_text(item.get("result")):
@@ -155,6 +154,11 @@ def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
             thought = "\n\n".join([as_text(one.get("text")) for one in pieces])
             return [Provided(MINE, back), *([Thinking(thought)] if thought else [])]
     return [Provided(MINE, back)] if item.get("type") else []
+
+
+def _commentary(content: Mapping[str, Any]) -> list[Part]:
+    text = as_text(content.get("text"))
+    return [Provided(MINE, {"type": "message", "phase": _ASIDE, "text": text}), Thinking(text)] if text else []
 
 
 def _call_parts(item: Mapping[str, Any]) -> list[Part]:

@@ -13,6 +13,7 @@ from weakref import ref
 from ...core.messages import NOTHING, Usage
 from ...core.state import State
 from ...kernel.bases import Bound, bound_of
+from ...kernel.ports import Policy
 from ...kernel.stores import Ledger
 from .budget import Account, Budget, ledger_of
 
@@ -57,12 +58,11 @@ class RunLimits:
         self.agent = view.agent if view.root.team else None  # without a team it does not change
         policies, bounds = view.policies(), [(rule, bound_of(rule)) for rule in view.stops]
         self.budgets = [policy for policy in policies if isinstance(policy, Budget) and any(policy.limits.values())]
-        judged = any(policy.about.judges_replies for policy in policies)
-        self.share = _REPLYS_SHARE if judged else 1.0  # the rest is for those who judge the reply while it is written
-        money = [(rule, bound) for rule, bound in bounds if bound.kind == "budget" and _has_limit(bound)]
-        self.rules: list[tuple[Any, Purse]] = [(rule, bound.purse or purse_of(view)) for rule, bound in money]
-        counting = [bound.most for _, bound in bounds if bound.kind == "tool_limit"]
-        self.calls: list[float] = [most for most in counting if most is not None]
+        self.share = _share_of_reply(policies)
+        self.rules: list[tuple[Any, Purse]] = [
+            (rule, bound.purse or purse_of(view)) for rule, bound in bounds if bound.kind == "budget" and _has_limit(bound)
+        ]
+        self.calls = [bound.most for _, bound in bounds if bound.kind == "tool_limit" and bound.most is not None]
         self.limits_money = bool(self.budgets or self.rules)
         self._accounts: tuple[int, list[Account]] = (-1, [])
         self._funds: tuple[int, Funds | None] = (-1, None)
@@ -102,6 +102,11 @@ class RunLimits:
     @property
     def longest_reply(self) -> int:
         return min([budget.longest_reply for budget in self.budgets], default=16_384)
+
+
+def _share_of_reply(policies: Sequence[Policy]) -> float:
+    """Return the share of the limits for the reply. The rest is for those who judge it while it is written."""
+    return _REPLYS_SHARE if any(policy.about.judges_replies for policy in policies) else 1.0
 
 
 def _has_limit(bound: Bound) -> bool:

@@ -58,15 +58,12 @@ class CedarRules:
             return Verdict(False, no_rule(request))
         principal = {"type": "User", "id": request.user} if request.user else {"type": "Agent", "id": request.agent}
         try:
-            context = {"agent": request.agent, "args": _value(request.args or {})}
-            if request.path is not None:
-                context["path"] = list(request.path)
             said = self._cedar.is_authorized(
                 {
                     "principal": principal,
                     "action": {"type": "Action", "id": request.action},
                     "resource": {"type": _KINDS.get(request.action, "Data"), "id": request.resource},
-                    "context": context,
+                    "context": _context(request),
                 },
                 self._policies,
                 self._with_roles(principal, request.roles or frozenset()),
@@ -88,6 +85,11 @@ class CedarRules:
             return self._entities
         parents = [{"type": "Role", "id": role} for role in sorted(roles)]
         return self._entities.with_added_json_str(json.dumps([{"uid": principal, "attrs": {}, "parents": parents}]))
+
+
+def _context(request: PermitRequest) -> dict[str, Any]:
+    path = {} if request.path is None else {"path": list(request.path)}
+    return {"agent": request.agent, "args": _value(request.args or {}), **path}
 
 
 def _value(value: Any) -> Any:

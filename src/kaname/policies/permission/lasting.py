@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ...core.calls import same_call
 from ...core.durations import seconds
 from ...core.errors import ConfigError, InvalidState
+from ...core.events import Asked
 from ...core.messages import ToolCall
-from ...core.people.answers import ALWAYS, FOR_RUN, Lasting, read_approval
+from ...core.people.answers import ALWAYS, FOR_RUN, Decision, Lasting, read_approval
 from ...core.reading.lazy_regex import lazy_regex
+from ...core.state import State
 from ...kernel.identity import tool_identity
 from ...kernel.stores import Grant
 from .conditions import all_of, holds, read_conditions
@@ -90,6 +92,15 @@ def matches(where: Mapping[str, Any], call: ToolCall) -> bool:
     return all_of(answers) is True
 
 
+def _read_approvals(tool: str, state: State) -> list[tuple[Asked, ToolCall, Decision | None, Lasting | None]]:
+    """Return the questions about calls of a tool that were answered, and what their answers say."""
+    return [
+        (asked, asked.about, *read_approval(state.answers.get(key)))
+        for key, asked in state.settled.items()
+        if asked.about is not None and asked.about.name == tool
+    ]
+
+
 async def is_granted(rule: str, call: ToolCall, view: RunView, by: str = "") -> bool:
     """Return True if an earlier approval, given for this rule, allows the call. A refusal of the same call in this run comes
     first.
@@ -97,12 +108,7 @@ async def is_granted(rule: str, call: ToolCall, view: RunView, by: str = "") -> 
     The approvals of the journal are looked up each time: one that was revoked allows nothing, in no run and no fork.
     `by`: "other" if only an approval of another person than the user counts.
     """
-    state = view.state
-    read = [
-        (asked, asked.about, *read_approval(state.answers.get(key)))
-        for key, asked in state.settled.items()
-        if asked.about is not None and asked.about.name == call.name
-    ]
+    read = _read_approvals(call.name, view.state)
     if any(decision is not None and not decision.approved and same_call(about, call) for _, about, decision, _ in read):
         return False
     own = [(asked, lasting) for asked, _, _, lasting in read if rule in asked.rules]

@@ -215,7 +215,7 @@ def _resource_id(template: str, args: Mapping[str, Any]) -> str | None:
     names = _ARGUMENT.findall(template)
     if any(type(args.get(name)) not in (str, int) for name in names):
         return None
-    return _ARGUMENT.sub(lambda found: str(args[found[1]]), template)
+    return _ARGUMENT.sub(lambda match: str(args[match[1]]), template)
 
 
 def _check_roles(roles: Roles | None) -> Roles:

@@ -140,8 +140,8 @@ class SignIns:
                 write_private(self._path, {mark: _as_json(one) for mark, one in _newest(entries)})
         except OSError as problem:
             log.error("the sign-ins in %s cannot be written: %s", self._path, problem)
-            told = notice("signin.unwritable", "sign-ins cannot be stored now; see the server's log")
-            raise HttpRefused(503, told) from problem
+            message = notice("signin.unwritable", "sign-ins cannot be stored now; see the server's log")
+            raise HttpRefused(503, message) from problem
 
 
 def _newest(entries: Mapping[str, PageSignIn]) -> list[tuple[str, PageSignIn]]:

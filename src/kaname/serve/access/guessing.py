@@ -78,13 +78,13 @@ class Guessing:
 
 
 def _wrong() -> TokenRefused:
-    told = notice("serve.wrong_token", "this token is not valid: check it, or ask the server's administrator for a new one")
-    return TokenRefused(401, told, www_authenticate='Bearer error="invalid_token"')
+    message = notice("serve.wrong_token", "this token is not valid: check it, or ask the server's administrator for a new one")
+    return TokenRefused(401, message, www_authenticate='Bearer error="invalid_token"')
 
 
 def _too_many(wait: int) -> TokenRefused:
-    told = notice("serve.wrong_tokens", "too many wrong tokens from this address; try again in {wait} s", wait=wait)
-    return TokenRefused(429, told, retry_after=str(wait), connection="close")
+    message = notice("serve.wrong_tokens", "too many wrong tokens from this address; try again in {wait} s", wait=wait)
+    return TokenRefused(429, message, retry_after=str(wait), connection="close")
 
 
 def forget_oldest(seen: OrderedDict[Any, Any], latest: object) -> None:

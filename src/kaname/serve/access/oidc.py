@@ -76,8 +76,8 @@ class Provider:
         try:
             import joserfc.jwt  # noqa: F401
         except ImportError as missing:
-            told = notice("oidc.no_package", "joserfc is not installed. Install it with: {how}", how=install_command("oidc"))
-            raise ConfigError(told) from missing
+            message = notice("oidc.no_package", "joserfc is not installed. Install it with: {how}", how=install_command("oidc"))
+            raise ConfigError(message) from missing
         if not groups:
             raise ConfigError.of("oidc.no_groups", "no group has a role, so nobody could sign in: name some under groups")
         _require_safe(issuer)
@@ -133,10 +133,10 @@ class Provider:
     def _admit(self, claims: Mapping[str, Any]) -> tuple[str, frozenset[str]]:
         user, groups = claims.get(self._claim), claims.get(self._groups_claim)
         if not isinstance(user, str) or not is_name(user) or len(user) > 200:
-            told = notice(
+            message = notice(
                 "oidc.no_user", "the ID token has no usable claim {claim!r} with the name of the user", claim=self._claim
             )
-            raise HttpRefused(403, told)
+            raise HttpRefused(403, message)
         if self._claim == "email" and claims.get("email_verified", True) is not True:
             raise HttpRefused.of("oidc.unverified", "the OpenID provider has not verified this e-mail address", http=403)
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []

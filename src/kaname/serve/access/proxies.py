@@ -64,9 +64,9 @@ def _network(named: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(named.strip(), strict=False)
     except (ValueError, AttributeError):
-        told = notice("serve.proxy", "name a proxy by its address or network, such as 10.0.0.5 or 10.0.0.0/8, not {named!r}",
+        message = notice("serve.proxy", "name a proxy by its address or network, such as 10.0.0.5 or 10.0.0.0/8, not {named!r}",
                       named=str(named)[:100])  # fmt: skip
-        raise ConfigError(told) from None
+        raise ConfigError(message) from None
 
 
 def parse_address(entry: str) -> _Address | None:

@@ -150,8 +150,8 @@ class SignInRoutes:
         if self._access.provider is None or self._access.signins is None:
             raise HttpRefused.of("signin.no_provider", "this server has no OpenID provider (serve: oidc:)", http=404)
         if wait := self._rates.wait(network_of(address_of(request))):  # each visit may ask the provider something
-            told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
-            raise HttpRefused(429, told, retry_after=str(wait))
+            message = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
+            raise HttpRefused(429, message, retry_after=str(wait))
         return self._access.provider, self._access.signins
 
     def _with_cookie(self, answer: Response, made: str, seconds: float | None, *, secure: bool) -> Response:
@@ -178,8 +178,8 @@ async def _outside(work: Awaitable[T]) -> T:
         raise
     except AgentError as problem:
         log.error("signing in through the OpenID provider failed: %s", problem)
-        told = notice("signin.unavailable", "the OpenID provider cannot be used now; see the server's log")
-        raise HttpRefused(502, told) from None
+        message = notice("signin.unavailable", "the OpenID provider cannot be used now; see the server's log")
+        raise HttpRefused(502, message) from None
 
 
 def redirect_uri(request: Request, provider: Provider) -> str:

@@ -110,8 +110,8 @@ def _card_of(service: Service, name: str) -> Any:
 
 
 def _skill(agent: Agent[Any]) -> Any:
-    told = f"Works with: {', '.join(sorted(agent.tools)) or 'no tools'}"
-    return pb.AgentSkill(id=agent.name, name=agent.name, description=told, tags=sorted(agent.tools) or ["chat"])
+    text = f"Works with: {', '.join(sorted(agent.tools)) or 'no tools'}"
+    return pb.AgentSkill(id=agent.name, name=agent.name, description=text, tags=sorted(agent.tools) or ["chat"])
 
 
 class Tasks(RequestHandler):

@@ -106,8 +106,8 @@ def server(service: Service) -> Any:
     # a ToolError carries what the client is allowed to see
     made = FastMCP("kaname", mask_error_details=True, request_state_security=sealing)
     for agent in service.agents.values():
-        told = f"Ask the agent {agent.name!r}. It works with: {', '.join(sorted(agent.tools)) or 'no tools'}."
-        made.add_tool(Tool.from_function(_ask_tool(service, agent), name=agent.name, description=told, output_schema=None))
+        text = f"Ask the agent {agent.name!r}. It works with: {', '.join(sorted(agent.tools)) or 'no tools'}."
+        made.add_tool(Tool.from_function(_ask_tool(service, agent), name=agent.name, description=text, output_schema=None))
     return made
 
 
@@ -260,9 +260,9 @@ def _require_elicitation(ctx: Any, result: Result[Any]) -> None:
 
 def _cannot_ask(result: Result[Any]) -> HttpRefused:
     asked = "\n".join([one.prompt for one in result.questions.values()])
-    told = notice("serve.asks", "run {run_id} asks: {prompt} Answer at /api/runs/{run_id}/answers",
+    message = notice("serve.asks", "run {run_id} asks: {prompt} Answer at /api/runs/{run_id}/answers",
                   run_id=result.run_id, prompt=asked)  # fmt: skip
-    return HttpRefused(409, told)
+    return HttpRefused(409, message)
 
 
 def _schema(asked: Asked) -> dict[str, Any]:

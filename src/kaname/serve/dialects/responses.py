@@ -105,8 +105,10 @@ class Responses:
             )
         open_ones = [key for key, asked in result.questions.items() if not asked.options]
         if len(result.questions) != 1 or not open_ones:
-            told = notice("serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id)
-            raise HttpRefused(409, told)
+            message = notice(
+                "serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id
+            )
+            raise HttpRefused(409, message)
         caller, text = caller_of(request, "approve"), "\n".join([_text(one.get("content")) for one in items])
         return await self._service.resume(card, {open_ones[0]: text}, caller), card.seq
 

@@ -41,10 +41,10 @@ class EvaluationRoutes:
         caller_of(request, "admin")
         jobs = [request.query_params.get(name, "") for name in ("one", "other")]
         if not all(jobs):
-            told = notice(
+            message = notice(
                 "serve.compare_evals", "Name two evaluations: /api/evaluations/compare?one=EVALUATION&other=EVALUATION"
             )
-            raise HttpRefused(400, told)
+            raise HttpRefused(400, message)
         made = compare(*[await read_report(self._service.journal, job) for job in jobs])
         return Json({**made.to_json(), "told": to_json(str(made))})
 

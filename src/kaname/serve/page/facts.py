@@ -15,6 +15,7 @@ from ...core.chunks import Chunk
 from ...core.codec import encode
 from ...core.events import Custom, Event, ModelReplied, Opened, Stopped, Unknown
 from ...core.notices import notice
+from ...core.openai_shape import to_openai
 from ...core.people.story import Order
 from ...core.record import replace
 from ...core.runs import RunInfo
@@ -71,8 +72,6 @@ class FactRoutes:
 
     async def state(self, request: Request) -> Response:
         """Return the messages that the model would be sent after a fact, and the calls that were open then."""
-        from ...core.openai_shape import to_openai
-
         card = await self._mine(request)
         state = await load(self._service.journal, card.run_id, number(request, "at", card.seq, 1, 10**8))
         waiting = [{"id": call.id, "name": call.name, "arguments": call.args} for call in state.pending]
@@ -83,10 +82,10 @@ class FactRoutes:
         caller_of(request, "admin")
         card = await self._mine(request)
         if card.parent:
-            told = notice(
+            message = notice(
                 "serve.child_test", "this run is a part of run {run_id}: create the test from that one", run_id=card.parent
             )
-            raise HttpRefused(409, told)
+            raise HttpRefused(409, message)
         await self._service.auditor.record("export", caller_of(request), f"run:{card.run_id}", user=card.user, form="test")
         name, text = await asyncio.to_thread(as_test, card, await read_whole(self._service.journal, card.run_id))
         headers = {"content-disposition": f'attachment; filename="{name}"'}

@@ -55,8 +55,8 @@ class Hook:
         if not any(hmac.compare_digest(one, right) for one in given[:10] for right in wanted):
             raise HttpRefused.of("hook.signature", "the signature of this webhook is missing or wrong", http=401)
         if not stamp.isdecimal() or len(stamp) > 20 or abs(now - int(stamp)) > _WINDOW:
-            told = notice("hook.time", "the time of this webhook differs from the server's clock by more than five minutes")
-            raise HttpRefused(401, told)
+            message = notice("hook.time", "the time of this webhook differs from the server's clock by more than five minutes")
+            raise HttpRefused(401, message)
         if not _ID.fullmatch(delivery):
             raise HttpRefused.of("hook.id", "the webhook-id must have up to 100 letters, digits, dots, - and _", http=400)
         return f"{self.name}@{self.agent.name}@{delivery}"

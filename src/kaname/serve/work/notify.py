@@ -54,10 +54,10 @@ class WaitingQuestions:
 
     @property
     def subject(self) -> str:
-        told = notice(
+        message = notice(
             "notify.subject", "{agent}: {count} question(s) wait for an answer", agent=self.agent, count=self.questions
         )
-        return " ".join(told.split())
+        return " ".join(message.split())
 
     @property
     def json(self) -> bytes:

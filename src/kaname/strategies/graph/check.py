@@ -103,16 +103,16 @@ def _unknown(expression: Expression, graph: Graph, known: Mapping[str, Task], mo
         elif name not in there:
             yield said + notice("workflow.no_such_name", "there is no {name!r}", name=name) + nearest(name, there)
     for path in expression.paths():
-        if path[0] == "steps" and len(path) == 2 and path[1] not in known:
-            yield said + _no_task(path[1], known)
-        elif path[0] == "steps" and len(path) == 3 and path[2] not in TOLD:
-            message = notice(
-                "workflow.no_field", "a step has no field {name!r} (fields: {there})", there=", ".join(TOLD), name=path[2]
-            )
-            yield said + message + nearest(path[2], TOLD)
-        elif path[0] == "params" and len(path) == 2 and path[1] not in graph.params:
-            message = notice("workflow.no_parameter", "there is no parameter {name!r}", name=path[1])
-            yield said + message + nearest(path[1], graph.params)
+        match path:
+            case "steps", name if name not in known:
+                yield said + _no_task(name, known)
+            case "steps", _, name if name not in TOLD:
+                fields = ", ".join(TOLD)
+                message = notice("workflow.no_field", "a step has no field {name!r} (fields: {there})", there=fields, name=name)
+                yield said + message + nearest(name, TOLD)
+            case "params", name if name not in graph.params:
+                message = notice("workflow.no_parameter", "there is no parameter {name!r}", name=name)
+                yield said + message + nearest(name, graph.params)
     if expression.constant:
         try:
             expression.value({})

@@ -137,6 +137,12 @@ def _check_node(node: ast.AST, depth: int) -> None:
             _check_node(child, depth + 1)
 
 
+def _apply_sign(op: ast.unaryop, value: Any) -> Any:
+    if isinstance(op, ast.Not):
+        return not value
+    return -_number(value) if isinstance(op, ast.USub) else _number(value)
+
+
 def _value(node: ast.AST, data: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=value):
@@ -151,11 +157,8 @@ def _value(node: ast.AST, data: Mapping[str, Any]) -> Any:
             return [_value(item, data) for item in items]
         case ast.BoolOp(op=op, values=values):
             return _either(isinstance(op, ast.Or), values, data)
-        case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return not _value(inner, data)
         case ast.UnaryOp(op=op, operand=inner):
-            value = _number(_value(inner, data))
-            return -value if isinstance(op, ast.USub) else value
+            return _apply_sign(op, _value(inner, data))
         case ast.BinOp(left=left, op=op, right=right):
             return _compute(op, _value(left, data), _value(right, data))
         case ast.IfExp(test=test, body=then, orelse=other):
@@ -239,6 +242,15 @@ class TemplateText:
     sole: bool = False
 
 
+def _pieces(text: str, sole: bool) -> list[str | Expression]:
+    """Return the texts and expressions of a text with `${…}`, without empty texts."""
+    pieces, place = list[str | Expression](), 0
+    for hole in _HOLE.finditer(text):
+        pieces += [text[place : hole.start()], "${" if hole[1] is None else Expression(hole[1], sole=sole)]
+        place = hole.end()
+    return [piece for piece in (*pieces, text[place:]) if piece != ""]
+
+
 def template(value: Any, *, sole: bool = False) -> Any:
     """The value with an `Expression` or a `TemplateText` in the place of every text with `${…}`; `$${` is a plain `${`."""
     if isinstance(value, Mapping):
@@ -247,13 +259,7 @@ def template(value: Any, *, sole: bool = False) -> Any:
         return [template(one, sole=sole) for one in value]
     if not isinstance(value, str) or "${" not in value:
         return value
-    pieces, place = list[str | Expression](), 0
-    for found in _HOLE.finditer(value):
-        pieces.append(value[place : found.start()])
-        pieces.append("${" if found[1] is None else Expression(found[1], sole=sole))
-        place = found.end()
-    pieces.append(value[place:])
-    kept = [piece for piece in pieces if piece != ""]
+    kept = _pieces(value, sole)
     if any(isinstance(piece, str) and "${" in piece and not value.count("$${") for piece in kept):
         raise BadExpression(notice("expression.not_closed", "'${{' has no closing '}}' in {text!r}", text=value[:60]))
     if len(kept) == 1 and isinstance(kept[0], Expression):

@@ -177,7 +177,7 @@ def _is_granted(rules: DeclaredRules, rule: ApprovalRule, answer: PersonAnswer, 
 def refusals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A call that a person declined does not run, and a call that a permit or a rule refuses runs for nobody."""
     for deed in ledger.deeds:
-        told = f"{deed.tool}({dict(deed.args)}) in run {deed.run[:8]}"
+        text = f"{deed.tool}({dict(deed.args)}) in run {deed.run[:8]}"
         about = [
             one
             for one in ledger.answers
@@ -185,11 +185,11 @@ def refusals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
         ]
         sent = sum(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for one in ledger.seen for call in one.calls)
         if about and all(declines(one.value) for one in about) and sent < 2:
-            yield Breach("refused-but-ran", told)
+            yield Breach("refused-but-ran", text)
         if rules.permit is not None and deed.tool not in rules.permit and deed.tool in rules.tools:
-            yield Breach("not-permitted-but-ran", told)
+            yield Breach("not-permitted-but-ran", text)
         if rules.refused is not None and "/" not in deed.run and rules.refused(deed.tool, deed.args):
-            yield Breach("rule-refuses-but-ran", told)
+            yield Breach("rule-refuses-but-ran", text)
 
 
 def stops(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:

@@ -64,12 +64,7 @@ class _Check:
             kinds = join_notices(notice("config.or", " or "), [_NAMES[name] for name in wanted])
             yield f"{place}: " + notice("schema.kind", "expected {kinds}, got {given}", kinds=kinds, given=_kind(value))
             return
-        if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
-            known = schema["enum"]
-            yield f"{place}: " + notice("schema.one_of", "expected one of {known}, got {value!r}", known=known, value=value)
-        if "const" in schema and value != schema["const"]:
-            only = schema["const"]
-            yield f"{place}: " + notice("schema.const", "expected {only!r}, got {value!r}", only=only, value=value)
+        yield from _choices(value, schema, place)
         yield from self._alternatives(value, schema, place, depth + 1)
         if isinstance(value, dict):
             yield from self._object(value, schema, place, depth + 1)
@@ -116,6 +111,15 @@ class _Check:
                 if all(tries):
                     none = notice("schema.no_form", " (it matches none of the {count} allowed forms)", count=len(options))
                     yield min(tries, key=len)[0] + none
+
+
+def _choices(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
+    if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
+        known = schema["enum"]
+        yield f"{place}: " + notice("schema.one_of", "expected one of {known}, got {value!r}", known=known, value=value)
+    if "const" in schema and value != schema["const"]:
+        only = schema["const"]
+        yield f"{place}: " + notice("schema.const", "expected {only!r}, got {value!r}", only=only, value=value)
 
 
 def _text(value: str, schema: Mapping[str, Any], place: str) -> Iterator[str]:

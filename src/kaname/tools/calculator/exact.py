@@ -50,17 +50,20 @@ class Bench:
             raise too_large()
         return self._check_size(value)
 
+    def _whole_power(self, base: int | Fraction, exponent: int) -> Number:
+        if base in (0, 1, -1):
+            return base**exponent if base else int(exponent == 0)
+        size = _bits(base) * abs(exponent)
+        if size > BITS + 64:
+            return self._check_size(_grown(base, exponent))
+        self._pay(size, size, False)
+        return self._check_size(simplify(Fraction(base) ** exponent))
+
     def power(self, base: Number, exponent: Number) -> Number:
         if base == 0 and exponent < 0:
             raise Unsolvable("division by zero")
         if isinstance(exponent, int) and not isinstance(base, float):
-            if base in (0, 1, -1):
-                return base**exponent if base else int(exponent == 0)
-            size = _bits(base) * abs(exponent)
-            if size > BITS + 64:
-                return self._check_size(_grown(base, exponent))
-            self._pay(size, size, False)
-            return self._check_size(simplify(Fraction(base) ** exponent))
+            return self._whole_power(base, exponent)
         if base < 0 and not (isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())):
             raise Unsolvable("a root of a negative number is not a real number")
         if isinstance(exponent, Fraction) and not isinstance(base, float):

@@ -50,8 +50,8 @@ def answer(sql: str, known: KnownTables, limits: QueryLimits) -> Rows:
             [{"name": name, "columns": len(t.columns)} for name, t in zip(known.table_names(), known.tables, strict=True)],
             False,
         )
-    if found := _DESCRIBED.fullmatch(sql):
-        return _columns_of(found[1] or found[2], known)
+    if match := _DESCRIBED.fullmatch(sql):
+        return _columns_of(match[1] or match[2], known)
     return _run(_rewrite(sql, known) or sql, known, limits)
 
 

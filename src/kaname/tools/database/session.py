@@ -105,18 +105,21 @@ class DatabaseSession:
         return changed
 
     def _hint(self, told: str, statement: str) -> str:
-        if found := _NO_FUNCTION.search(told):
-            instead = _INSTEAD.get(small(found[1]))
+        if match := _NO_FUNCTION.search(told):
+            instead = _INSTEAD.get(small(match[1]))
             return f"; in this database write {instead}" if instead else ""
-        if (found := _NO_COLUMN.search(told)) is None:
-            return ""
-        known, (of, _, name) = self._all(), (found[1] or found[2]).rpartition(".")
+        match = _NO_COLUMN.search(told)
+        return "" if match is None else self._hint_of_column(match[1] or match[2], statement)
+
+    def _hint_of_column(self, column: str, statement: str) -> str:
+        """Return the tables that have the column, or a name that is close to it."""
+        known, (of, _, name) = self._all(), column.rpartition(".")
         read = set(re.findall(r"\w+", small(statement)))  # what is not in these is in another
         there = [(spelled, table) for spelled, table in zip(known.table_names(), known.tables, strict=True) if not of]
         others = [spelled for spelled, table in there if small(table.name) not in read and known.has(table, name)]
         if others:
             return f"; {name} is a column of {', '.join(others)}"
-        other_case = [column for column in known.columns() if small(column) == small(name) and column != name]
+        other_case = [one for one in known.columns() if small(one) == small(name) and one != name]
         near = nearest(name, map(known.quote, other_case or known.columns()))
         return "" if f"{name!r}?" in near else near
 

@@ -67,15 +67,15 @@ def _strip_fence(sql: str) -> str:
 
 def _strip_comments(sql: str, pieces: re.Pattern[str], comments: Comments) -> str:
     made, place = [], 0
-    while found := pieces.search(sql, place):
-        made.append(sql[place : found.start()])
-        place = found.end()
-        if found["line"] is None and found["block"] is None:
-            made.append(found[0])
+    while match := pieces.search(sql, place):
+        made.append(sql[place : match.start()])
+        place = match.end()
+        if match["line"] is None and match["block"] is None:
+            made.append(match[0])
             continue
         if comments == "refuse":
             raise StatementRefused("write it without comments")
-        place = place if found["block"] is None else _end_of_block(sql, place, nested="`" not in pieces.pattern)
+        place = place if match["block"] is None else _end_of_block(sql, place, nested="`" not in pieces.pattern)
         made.append(" ")
     return "".join([*made, sql[place:]])
 

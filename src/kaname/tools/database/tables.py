@@ -121,8 +121,8 @@ def _fold(name: str, dialect: str) -> str:
 
 def no_such_tables(unknown: list[str], names: Iterable[str]) -> ConfigError:
     named = ", ".join([repr(name) for name in unknown])
-    told = f"tables={named}: there is no such table"
-    return ConfigError(told + nearest(unknown[0], set(names)))
+    text = f"tables={named}: there is no such table"
+    return ConfigError(text + nearest(unknown[0], set(names)))
 
 
 _LONGEST_SCHEMA = 6_000  # characters in the tool's description

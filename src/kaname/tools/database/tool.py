@@ -160,8 +160,8 @@ class DatabaseTool:
                 clean_statement(sql, self._dialect, "refuse")
             found = self._query(sql, call)
         except StatementRefused as problem:
-            told = f"not run: {problem}"
-            return ToolResult(error=told, retryable=False, not_run=True)
+            text = f"not run: {problem}"
+            return ToolResult(error=text, retryable=False, not_run=True)
         except QueryFailed as problem:
             return ToolResult(error=str(problem), retryable=False)
         rows, size = [], 0

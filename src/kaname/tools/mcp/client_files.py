@@ -87,7 +87,7 @@ def _is_server(given: Any) -> bool:
 
 def _json_with_comments(text: str) -> Any:
     for unwanted in (_COMMENT, _LAST_COMMA):
-        text = unwanted.sub(lambda found: found[1] or "", text)
+        text = unwanted.sub(lambda match: match[1] or "", text)
     return json.loads(text)
 
 
@@ -95,6 +95,31 @@ def _toml(text: str) -> dict[str, Any]:
     import tomllib
 
     return tomllib.loads(text)
+
+
+def _command_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the command with its arguments, if they stand together in the file."""
+    match entry.get("command"):
+        case Mapping() as command:  # Zed's older form
+            return {"command": command.get("path", ""), "args": command.get("args", []), "env": command.get("env", {})}
+        case [program, *arguments]:
+            return {"command": program, "args": [*arguments, *entry.get("args", [])]}
+    return {}
+
+
+def _environment_of(given: Mapping[str, Any], own: Any) -> Any:
+    """Return the environment of the server: the variables that it shares with kaname, and its own."""
+    if isinstance(own, Mapping):  # JSON's true is "true" to a program
+        own = {name: str(one).lower() if isinstance(one, bool) else one for name, one in own.items()}
+    return {**{name: os.environ[name] for name in given.get("env_vars") or () if name in os.environ}, **own}
+
+
+def _headers_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers whose values stand in environment variables."""
+    headers = {header: f"${{{variable}}}" for header, variable in (given.get("env_http_headers") or {}).items()}
+    if token := given.get("bearer_token_env_var"):
+        headers["Authorization"] = f"Bearer ${{{token}}}"
+    return headers
 
 
 def _to_entry(given: Mapping[str, Any], known: Sequence[str], place: str, file: Path) -> dict[str, Any]:
@@ -107,23 +132,11 @@ def _to_entry(given: Mapping[str, Any], known: Sequence[str], place: str, file: 
             entry[name] = _fill_variables(value, place, file)
         elif name not in _OF_THE_CLIENT | _READ_APART:
             getLogger("kaname").warning("%s: %r says nothing to kaname and is left out", place, key)
-    command = entry.get("command")
-    if isinstance(command, Mapping):  # Zed's older form
-        entry |= {"command": command.get("path", ""), "args": command.get("args", []), "env": command.get("env", {})}
-    elif isinstance(command, list) and command:
-        entry |= {"command": command[0], "args": [*command[1:], *entry.get("args", [])]}
+    entry |= _command_of(entry)
     if entry.get("type") in _TYPES:
         entry["type"] = _TYPES[entry["type"]]
-    if isinstance(entry.get("env"), Mapping):  # JSON's true is "true" to a program
-        entry["env"] = {name: str(one).lower() if isinstance(one, bool) else one for name, one in entry["env"].items()}
-    entry["env"] = {
-        **{name: os.environ[name] for name in given.get("env_vars") or () if name in os.environ},
-        **entry.get("env", {}),
-    }
-    headers = {header: f"${{{variable}}}" for header, variable in (given.get("env_http_headers") or {}).items()}
-    if token := given.get("bearer_token_env_var"):
-        headers["Authorization"] = f"Bearer ${{{token}}}"
-    entry["headers"] = {**entry.get("headers", {}), **_fill_variables(headers, place, file)}
+    entry["env"] = _environment_of(given, entry.get("env", {}))
+    entry["headers"] = {**entry.get("headers", {}), **_fill_variables(_headers_of(given), place, file)}
     for limit in ("timeout", "start_timeout"):
         if isinstance(entry.get(limit), int | float) and entry[limit] >= _MILLISECONDS:
             entry[limit] = entry[limit] / 1000

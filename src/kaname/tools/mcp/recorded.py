@@ -29,8 +29,8 @@ class RecordedServerTool(ActionBase):
         effect, labels = more if len(more) == 2 else ("irreversible", None)
         self.options = ToolOptions(labels=labels, server=served_by)
         self.effect: Effect = started[0].effect if started else check_effect(name, effect)
-        asked = [e.body.about for e in events if isinstance(e.body, Asked) and e.body.about is not None]
-        self._received = {call.id: call.args for call in asked if isinstance(call.args, Mapping)}
+        asked = [e.body.about for e in events if isinstance(e.body, Asked)]
+        self._received = {call.id: call.args for call in asked if call is not None and isinstance(call.args, Mapping)}
         results = [e.body.result for e in events if isinstance(e.body, ToolFinished)]
         self._unfit = {one.call_id: one.error for one in results if (one.error or "").startswith(f"the arguments of {name} ")}
 

@@ -42,12 +42,7 @@ def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult
     if given.is_error:
         return ToolResult(error=said or "the tool failed without a word", untrusted=_is_untrusted(given))
     data = given.structured_content
-    notes = (
-        []
-        if data is None or not schema
-        else [f"its data does not fit its schema: {one}" for one in problems(data, schema, "data")]
-    )
-    notes += ["its schema promises data, and none came"] if schema and data is None else []
+    notes = _notes_on(data, schema) if schema else []
     if isinstance(data, dict) and set(data) == {"result"} and _is_wrapped(given, schema):
         data = data["result"]
     output = _merge_output(texts, said, data, media)
@@ -79,16 +74,26 @@ def _leaves(data: Any) -> Iterator[str]:
             yield from _leaves(one)
 
 
+def _text_without_media(text: str, media: list[Media]) -> str:
+    for one in media:
+        if one.data and one.data in text:
+            text = text.replace(one.data, f"[{one.mime}]")
+    mime = next((mime for beginning, mime in _BEGINNINGS.items() if text.startswith(beginning)), "")
+    if mime and len(text) > _SHORTEST and _BASE64.fullmatch(text):
+        return _collect(mime, text, media)
+    return _DATA_ADDRESS.sub(lambda address: _collect(address[1], address[2], media), text)
+
+
+def _notes_on(data: Any, schema: Mapping[str, Any]) -> list[str]:
+    if data is None:
+        return ["its schema promises data, and none came"]
+    return [f"its data does not fit its schema: {one}" for one in problems(data, schema, "data")]
+
+
 def _without_media(value: Any, media: list[Media]) -> Any:
     """Replace base64 media by `[mime]` and append them to `media`."""
     if isinstance(value, str):
-        for one in media:
-            if one.data and one.data in value:
-                value = value.replace(one.data, f"[{one.mime}]")
-        known = next((mime for beginning, mime in _BEGINNINGS.items() if value.startswith(beginning)), "")
-        if known and len(value) > _SHORTEST and _BASE64.fullmatch(value):
-            return _collect(known, value, media)
-        return _DATA_ADDRESS.sub(lambda found: _collect(found[1], found[2], media), value)
+        return _text_without_media(value, media)
     if isinstance(value, list):
         return [_without_media(one, media) for one in value]
     if not isinstance(value, dict):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...core.sentences import sentence_ends, split_sentences
@@ -28,15 +28,19 @@ class TextChunk(NamedTuple):
     place: str
 
 
+def _begins_another(held: Sequence[Block], block: Block) -> bool:
+    """Return True if a block has another heading or page than the chunk before it, or makes it too long."""
+    if block.heading != held[0].heading or (page_of(block.place) and block.place != held[0].place):
+        return True
+    return sum([width(one.text) for one in held]) + width(block.text) > SIZE
+
+
 def chunk_blocks(blocks: Iterable[Block]) -> Iterator[TextChunk]:
     held: list[Block] = []
     whole = list(blocks)
     spoken = is_dialogue([block.text for block in whole])
     for block in [part for one in whole for turn in (_turns(one) if spoken else [one]) for part in _parts(turn)]:
-        full = held and (block.heading != held[0].heading or sum(width(one.text) for one in held) + width(block.text) > SIZE)
-        full = full or (spoken and bool(held) and bool(speaker(block.text)))
-        page = held and page_of(block.place) and block.place != held[0].place
-        if full or page:
+        if held and (_begins_another(held, block) or (spoken and speaker(block.text))):
             yield _join(held)
             held = []
         held.append(block)

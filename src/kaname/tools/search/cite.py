@@ -71,18 +71,18 @@ def _normalize(path: str) -> str:
 
 def find_cited(key: str, index: Index) -> Hit:
     """Return the passage that a citation names. Raises `ConfigError` if it is malformed or names no stored passage."""
-    found = _KEY.fullmatch(_strip_brackets(key))
-    if found is None:
+    match = _KEY.fullmatch(_strip_brackets(key))
+    if match is None:
         raise ConfigError.of("search.citation_form", "a citation must look like [rules.md#3], not {key!r}", key=key)
-    path = document(found[1], index)
-    number = index.chunk_id(path, int(found[2]))
+    path = document(match[1], index)
+    number = index.chunk_id(path, int(match[2]))
     passage = index.around(number) if number is not None else []
     if number is None or not passage:
         raise ConfigError.of(
             "search.no_passage",
             "{paths} has no passage {found}; it may have changed since it was cited",
             paths=path,
-            found=found[2],
+            found=match[2],
         )
     return hit(index, number, passage, 0.0, 0.0)
 

@@ -20,8 +20,8 @@ _LETTER, _KANJI = r"[^\W_\u3040-\u30ff\u3400-\u9fff]", r"[\u3400-\u9fff々]"
 
 def speaker(line: str) -> str:
     """The name before the colon of a line such as `Mia: See you.` or `[10:03] 健太：うん。`; "" for other lines."""
-    found = _TURN.match(line)
-    return found["who"].strip().casefold() if found else ""
+    match = _TURN.match(line)
+    return match["who"].strip().casefold() if match else ""
 
 
 def is_dialogue(texts: Sequence[str]) -> bool:

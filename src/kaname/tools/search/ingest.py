@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -310,11 +310,9 @@ class FolderScan:
 
     def _keep_drives(self, filled: dict[str, bool], unseen: list[str], there: set[str], known: list[str]) -> None:
         """Keep what is known of folders that are empty now or have another drive mounted. Only the outermost is reported."""
-        parents = [str(parent) for one in unseen for parent in (Path(one), *Path(one).parents)]
-        parents += [str(parent) for one, full in filled.items() if full for parent in (Path(one), *Path(one).parents)]
-        full = set(parents)
-        lost = {str(parent) for path in known if path not in there for parent in Path(path).parents}
-        found = {str(parent) for path in known if path in there for parent in Path(path).parents}
+        has_files = [*unseen, *[one for one, is_full in filled.items() if is_full]]
+        full = {*map(str, map(Path, has_files)), *_parents(has_files)}
+        lost, found = _parents({*known} - there), _parents(there.intersection(known))
         reported: tuple[str, ...] = ()
         for folder in filled:
             other = folder in full and folder not in found and os.path.ismount(folder) if folder in lost else False
@@ -346,3 +344,7 @@ class FolderScan:
                 "it is a link to a place outside the folder; add its target directly",
             )
         return out
+
+
+def _parents(paths: Iterable[str]) -> set[str]:
+    return {str(parent) for path in paths for parent in Path(path).parents}

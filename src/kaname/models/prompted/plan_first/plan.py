@@ -216,23 +216,30 @@ def is_half_found(plan: Plan, progress: PlanProgress, tools: tuple[ToolSpec, ...
 
 
 def _for_step(planned: str, tries: list[Try], pure: tuple[ToolSpec, ...]) -> tuple[tuple[ToolSpec, ...], Try | None] | None:
-    """Return the tools for a step: the planned one, its failed call again, then untried look-ups, then the planned one anew.
-
-    Tools that only calculate are not look-ups.
-    """
+    """Return the tools for a step: the planned one, its failed call again, then untried look-ups, then the planned one anew."""
     own = tuple([tool for tool in pure if tool.name == planned])
-    used = {one.call.name for one in tries} | {planned}
-    others = tuple([tool for tool in pure if tool.name not in used and not reckons(tool)])
-    by_plan = [one for one in tries if one.call.name == planned]
+    others = _other_lookups({planned, *[one.call.name for one in tries]}, pure)
+    helped = any(one.helped for one in tries)
     if not own:
-        return (others, None) if others and not any(one.helped for one in tries) else None
+        return (others, None) if others and not helped else None
     if not tries:
         return own, None
-    latest = tries[-1]
-    if any(one.helped for one in tries):
+    if helped:
         return None
-    if latest.call.name == planned and latest.result.is_error and len(by_plan) <= _RETRIES:
-        return own, latest
+    if _is_worth_repeating(planned, tries):
+        return own, tries[-1]
     if others:
         return others, None
-    return (own, None) if latest.call.name != planned else None
+    return (own, None) if tries[-1].call.name != planned else None
+
+
+def _other_lookups(used: set[str], pure: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    """Return the look-ups that were not used. Tools that only calculate are not look-ups."""
+    return tuple([tool for tool in pure if tool.name not in used and not reckons(tool)])
+
+
+def _is_worth_repeating(planned: str, tries: list[Try]) -> bool:
+    """Return True if the planned tool was called last and failed, and not too often."""
+    latest = tries[-1]
+    by_plan = sum(one.call.name == planned for one in tries)
+    return latest.call.name == planned and latest.result.is_error and by_plan <= _RETRIES

@@ -144,25 +144,33 @@ def _lines(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
-    """Read `city="Oslo", days=3`, or `"Oslo", 3` in the order of the parameters. Only Python literals are accepted."""
-    if len(text) > _LONGEST_CODE:
-        return None
+def _parse_call(code: str) -> ast.Call | None:
     try:
         with warnings.catch_warnings(action="ignore"):
-            call = ast.parse(code := f"call({text})", mode="eval").body
+            call = ast.parse(code, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    if not isinstance(call, ast.Call) or len(call.args) > len(names or ()):
+    return call if isinstance(call, ast.Call) else None
+
+
+def _values_of(nodes: list[ast.expr], code: str, text: str) -> list[Any] | None:
+    """Return the values of these literals; None if one is not a literal, or there is a comment between them."""
+    written = [ast.get_source_segment(code, node) or "" for node in nodes]
+    between = reduce(lambda rest, one: rest.replace(one, "", 1), written, text)
+    return None if "#" in between else _values(written)
+
+
+def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
+    """Read `city="Oslo", days=3`, or `"Oslo", 3` in the order of the parameters. Only Python literals are accepted."""
+    call = _parse_call(code := f"call({text})") if len(text) <= _LONGEST_CODE else None
+    if call is None or len(call.args) > len(names or ()):
         return None
     pairs = [*zip(names or (), call.args, strict=False), *[(one.arg, one.value) for one in call.keywords]]
     if not pairs or not _are_names([name for name, _ in pairs], names):
         return None
     if not call.keywords and len(call.args) < 2 and not text.startswith(('"""', "'''")):
         return None  # one value: plain text
-    written = [ast.get_source_segment(code, value) or "" for _, value in pairs]
-    between = reduce(lambda rest, one: rest.replace(one, "", 1), written, text)
-    values = None if "#" in between else _values(written)
+    values = _values_of([value for _, value in pairs], code, text)
     return None if values is None else dict(zip([str(name) for name, _ in pairs], values, strict=True))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from ....core.reading.lazy_regex import lazy_regex
@@ -56,6 +56,10 @@ def _normalize(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name.casefold())
 
 
+def _without(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {key: one for key, one in fields.items() if key not in names}
+
+
 def json_call(text: str, tools: Tools) -> WrittenCall | None:
     """Return a call or an answer that is written as one JSON object, or as a list with one object."""
     fields = _fields(text)
@@ -68,7 +72,7 @@ def json_call(text: str, tools: Tools) -> WrittenCall | None:
     given = next((key for key in _GIVEN if key in fields), "")
     if (named == "name" and not given) or _is_schema(fields.get(given)):
         return None  # a thing that has a name; a tool that is described
-    rest = {key: one for key, one in fields.items() if key not in (named, *_THOUGHTS, "type", "id", "function")}
+    rest = _without(fields, (named, *_THOUGHTS, "type", "id", "function"))
     alone = not given or not rest.keys() - {given}
     args = arguments_of(fields[given] if given else rest, fields[named], tools)
     return WrittenCall(fields[named].strip(), args, thought, alone, certain=bool(given) and named != "name" and alone)
@@ -126,11 +130,11 @@ def arguments_of(given: Any, name: str, tools: Tools, *, called: bool = False) -
 
 def tagged_call(text: str, tools: Tools) -> WrittenCall | None:
     """Return the first `<tool_call>{…}</tool_call>`. For other tags (`<function=name>`) the model is asked again."""
-    found = _TAGGED.match(text)
-    call = None if found is None else json_call(found["body"], tools)
-    if found is None or call is None:
+    match = _TAGGED.match(text)
+    call = None if match is None else json_call(match["body"], tools)
+    if match is None or call is None:
         return None
-    before, after = (_WRAPPERS.sub("", found[side]).strip() for side in ("before", "after"))
+    before, after = (_WRAPPERS.sub("", match[side]).strip() for side in ("before", "after"))
     return call._replace(thought=call.thought or before, alone=not before and not after)
 
 
@@ -142,11 +146,11 @@ def has_call_tag(text: str) -> bool:
 def bracket_call(text: str, tools: Tools) -> WrittenCall | None:
     """Return `name[…]` or `name(…)` at the beginning of a text. It is `alone`, if that is all."""
     text = strip_fence(text).strip("`*;. ")
-    found = _CALL.match(text)
-    if found is None or (end := _closing_bracket(text, found.end(), found["open"])) < 0:
+    match = _CALL.match(text)
+    if match is None or (end := _closing_bracket(text, match.end(), match["open"])) < 0:
         return None
-    args = arguments_of(text[found.end() : end], found["name"], tools, called=True)
-    return WrittenCall(found["name"], args, alone=not text[end + 1 :].strip())
+    args = arguments_of(text[match.end() : end], match["name"], tools, called=True)
+    return WrittenCall(match["name"], args, alone=not text[end + 1 :].strip())
 
 
 def _closing_bracket(text: str, start: int, opening: str) -> int:

@@ -109,14 +109,12 @@ class _Reader:
         thoughts, in_prose = _thoughts(before, bare=True), bool(before) and before[-1].kind == "bare"
         given = rest.pop(0) if rest and rest[0].kind == "input" else None
         call = _action(first.text, None if given is None else given.text, self._tools)
-        if call is None or not self._says_something(call):
-            if answer := next((one.text for one in rest if one.kind == "answer"), ""):
-                return ReplyReading(thoughts, answer=answer)
-            if in_prose:
-                return self._read_prose()  # the word has another meaning here
-            if call is None:
-                return ReplyReading(thoughts, problem=_why_no_action(first.text))
-        elif in_prose and (given is None or not given.strong):
+        answer = next((one.text for one in rest if one.kind == "answer"), "")
+        if call is None and not answer and not in_prose:
+            return ReplyReading(thoughts, problem=_why_no_action(first.text))
+        if call is None or (not self._says_something(call) and (answer or in_prose)):  # the word may have another meaning here
+            return ReplyReading(thoughts, answer=answer) if answer else self._read_prose()
+        if in_prose and (given is None or not given.strong):
             return ReplyReading(prose=self._raw, problem=_NO_THOUGHT)
         alone = call.alone and not rest and all(one.kind != "bare" for one in before)
         alone = alone and self._ends_clearly(call.name, first, given)

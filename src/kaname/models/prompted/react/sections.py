@@ -62,6 +62,14 @@ class Label(NamedTuple):
     bold: bool = False
 
 
+def _find_word(line: str, start: str) -> re.Match[str] | None:
+    before = _BEFORE.match(start)
+    found = _BOXED.match(start) or _COLON.match(start, before.end() if before else 0)
+    if found is None and len(line) <= _WIDTH:
+        found = _HEADING.fullmatch(line) or _ALONE.fullmatch(line)
+    return found
+
+
 def label_of(line: str, section: str) -> Label | None:
     """Return the label that begins this line of a section (`start`: before anything was written).
 
@@ -70,11 +78,7 @@ def label_of(line: str, section: str) -> Label | None:
     start = line[:_WIDTH]
     if start.startswith(("    ", "\t")) or re.match(r"[-+][^\W\d_]", start):
         return None
-    before = _BEFORE.match(start)
-    found = _BOXED.match(start) or _COLON.match(start, before.end() if before else 0)
-    if found is None and len(line) <= _WIDTH:
-        found = _HEADING.fullmatch(line) or _ALONE.fullmatch(line)
-    if found is None:
+    if (found := _find_word(line, start)) is None:
         return None
     kind, after = _KINDS[re.sub(r"[ \t_\-]", "", found["word"]).lower()]
     if after and (section not in after.split() or (kind != "input" and start[: found.start("word")].strip("* \u3000【"))):
@@ -262,15 +266,10 @@ class Sections:
         """Decide whether the line begins a section, opens or closes a code block, or continues the section."""
         line, self._decided = self._line, True
         now = self.found[-1].kind
-        if (fence := _FENCE.match(line)) is not None:
-            if len(self.found) == 1 and not self.found[0].begun and fence[1] in ("", "text", "markdown"):
-                self._wrapped = True  # perhaps the whole reply stands in a code block
-            elif self._wrapped and not self._fenced and not fence[1] and len(self.found) > 1:
-                self._wrapped = False
-                self._begin("bare")
-                return
-            else:
-                self._fenced = not self._fenced
+        if (fence := _FENCE.match(line)) is not None and self._ends_wrapping(fence[1]):
+            self._wrapped = False
+            self._begin("bare")
+            return
         now = "start" if not any(section.begun for section in self.found) else now
         label = None if self._fenced or now == "think" else label_of(line, now)
         if label is None:
@@ -281,6 +280,16 @@ class Sections:
             self._begin(label.kind, label)
             self._decided = True
             self._add(label.rest)
+
+    def _ends_wrapping(self, language: str) -> bool:
+        """Open or close a code block. Return True if it is the one in which the whole reply stands, and it ends."""
+        if len(self.found) == 1 and not self.found[0].begun and language in ("", "text", "markdown"):
+            self._wrapped = True  # perhaps the whole reply stands in a code block
+        elif self._wrapped and not self._fenced and not language and len(self.found) > 1:
+            return True
+        else:
+            self._fenced = not self._fenced
+        return False
 
     def _begin(self, kind: str, label: Label | None = None, *, tagged: bool = False) -> None:
         if kind == "answer":

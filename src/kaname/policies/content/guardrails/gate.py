@@ -189,7 +189,17 @@ class Held:
             await self._release(channel, self._undecided_from(channel), kind, "")
 
     async def finish(self, reply: ModelReply) -> None:
-        """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""
+        """Judge the whole once more, and release the rest."""
+        verdicts = await self._judge_whole(reply)
+        if (no := first_block(verdicts)) is not None:
+            raise Withheld(no, reply)
+        for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
+            await self._report(verdict)
+        for kind, channel in self._channels.items():
+            await self._release(channel, channel.length, kind, "")
+
+    async def _judge_whole(self, reply: ModelReply) -> list[GuardrailResult]:
+        """Judge the whole reply, with what never streamed: calls, or all of it."""
         rails, message = self._rails, reply.message
         inside = in_calls(reply, self._view.agent.tools)
         parts = [part for part in (message.text, message.thinking, "\n".join(inside)) if part]
@@ -203,12 +213,7 @@ class Held:
                 judged = await rails.checked(part, rails.output_checks)
                 self.usage = self.usage + cost_of(judged)
                 verdicts += judged
-        if (no := first_block(verdicts)) is not None:
-            raise Withheld(no, reply)
-        for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
-            await self._report(verdict)
-        for kind, channel in self._channels.items():
-            await self._release(channel, channel.length, kind, "")
+        return verdicts
 
     def _by_stream(self, parts: Sequence[str]) -> list[GuardrailResult]:
         """Return the verdicts on the length of the whole, and those of the patterns that have seen it while it streamed."""
@@ -233,10 +238,10 @@ class Held:
         return self._channels[kind]
 
     async def _match(self, channel: _Channel, text: str, kind: str, call_id: str) -> None:
-        if self._rails.blocked and (found := channel.match(text)) is not None:
+        if self._rails.blocked and (match := channel.match(text)) is not None:
             if not self._rails.output_checks:
-                await self._release(channel, min(found.start, channel.open), kind, call_id)  # not part of any
-            raise Withheld(self._rails.verdict(found))
+                await self._release(channel, min(match.start, channel.open), kind, call_id)  # not part of any
+            raise Withheld(self._rails.verdict(match))
 
     def _count(self, text: str) -> None:
         self._quarters += quarter_tokens(text)

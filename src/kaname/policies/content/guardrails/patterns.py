@@ -128,17 +128,17 @@ class Scan:
         """Return the place from which a match may be open, and a match that is certain."""
         start = max(0, self.pending - self._begins)
         try:
-            found = group.compiled.search(self._text, start, partial=not last, timeout=_SECONDS)
+            match = group.compiled.search(self._text, start, partial=not last, timeout=_SECONDS)
         except TimeoutError:
             return self.length, Match(self.pending, self.length, group.patterns[0].pattern)
-        if found is None:
+        if match is None:
             return self.length, None
-        place = self._begins + found.start()
-        if found.partial or (not last and found.end() + group.ahead > len(self._text)):
+        place = self._begins + match.start()
+        if match.partial or (not last and match.end() + group.ahead > len(self._text)):
             return place, None
         alone = group.patterns[0] if len(group.patterns) == 1 else None
-        pattern = alone or next(one for one in group.patterns if one.compiled.match(self._text, found.start()))
-        return place, Match(place, self._begins + found.end(), pattern.pattern)
+        pattern = alone or next(one for one in group.patterns if one.compiled.match(self._text, match.start()))
+        return place, Match(place, self._begins + match.end(), pattern.pattern)
 
 
 class _Group(NamedTuple):

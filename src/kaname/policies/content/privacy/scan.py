@@ -72,7 +72,7 @@ def readings(text: str) -> Iterator[tuple[Read, str, Place]]:
 
 def fold_data(text: str) -> str:
     """Return a text folded, with the digits of all scripts as ASCII."""
-    return text if is_plain(text) else _DIGIT.sub(lambda found: str(decimal(found[0])), fold_text(text))
+    return text if is_plain(text) else _DIGIT.sub(lambda match: str(decimal(match[0])), fold_text(text))
 
 
 def _same(place: int) -> int:
@@ -157,13 +157,13 @@ class DataStream:
     def _first_open(self, pattern: Any, start: int, upto: int) -> int:
         """Search quickly. A search prefers a complete match to one that is open before it, so look at each place before it."""
         try:
-            while start < upto and (found := pattern.search(self._said, start, partial=True, timeout=_SECONDS)) is not None:
-                if found.partial:
-                    return min(upto, int(found.start()))
-                for place in range(start, min(found.start() + 1, upto)):
+            while start < upto and (match := pattern.search(self._said, start, partial=True, timeout=_SECONDS)) is not None:
+                if match.partial:
+                    return min(upto, int(match.start()))
+                for place in range(start, min(match.start() + 1, upto)):
                     if pattern.fullmatch(self._said, place, partial=True, timeout=_SECONDS) is not None:
                         return place
-                start = found.start() + 1
+                start = match.start() + 1
         except TimeoutError:
             return start
         return upto

@@ -54,17 +54,17 @@ class Moments(NamedTuple):
 
     def has(self, value: str) -> bool | None:
         """Return whether the text names this date and time; None if the value is neither."""
-        if found := _TIME_VALUE.fullmatch(value):
-            return _time(found["h"], found["min"]) in self.times
-        if (found := _VALUE.fullmatch(value)) is None:
+        if match := _TIME_VALUE.fullmatch(value):
+            return _time(match["h"], match["min"]) in self.times
+        if (match := _VALUE.fullmatch(value)) is None:
             return None
-        day = _date(found["y"], found["m"], found["d"])
+        day = _date(match["y"], match["m"], match["d"])
         if day is None or day not in self.dates:
             return False
-        if found["zone"] and not _is_local(day, found["zone"]):
+        if match["zone"] and not _is_local(day, match["zone"]):
             return False
-        at = None if found["h"] is None else _time(found["h"], found["min"])
-        return found["h"] is None or at in self.times or (at == time(0) and not self.times)
+        at = None if match["h"] is None else _time(match["h"], match["min"])
+        return match["h"] is None or at in self.times or (at == time(0) and not self.times)
 
 
 def moments_in(text: str, now: float) -> Moments:

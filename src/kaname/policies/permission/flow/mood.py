@@ -147,8 +147,8 @@ class UserSentence:
                 yield place, not joint["then"]
 
     def _past_softeners(self, place: int) -> int:
-        found = _SOFTENERS.match(self.text, place)
-        return place if found is None else found.end()
+        match = _SOFTENERS.match(self.text, place)
+        return place if match is None else match.end()
 
     def asks_for(self, verb: str) -> bool:
         """Return True if the sentence asks somebody to do this. `verb`: in lower case; in Japanese a stem or a noun."""

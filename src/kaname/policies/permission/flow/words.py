@@ -86,9 +86,9 @@ class UserWords:
     def _stands(self, text: str) -> bool:
         if len(text) < 2 and not _is_kanji(text):
             return False
-        if found := _ADDRESS.fullmatch(text):
-            exact = bool(found["path"]) or not found["scheme"]
-            return any(self._stands_as(one, exact=exact) for one in _spellings(found))
+        if match := _ADDRESS.fullmatch(text):
+            exact = bool(match["path"]) or not match["scheme"]
+            return any(self._stands_as(one, exact=exact) for one in _spellings(match))
         return self._stands_as(text, exact=_EXACT.search(text) is not None and "@" not in text)
 
     def _stands_as(self, text: str, *, exact: bool) -> bool:

@@ -37,8 +37,8 @@ def check(sql: str, known: KnownTables) -> None:
             raise judge.refusal from problem
         if "one statement at a time" in str(problem):
             raise StatementRefused("write exactly one statement") from problem
-        if (found := _NO_TABLE.match(str(problem))) is not None:
-            name = found[1].removeprefix("main.")
+        if (match := _NO_TABLE.match(str(problem))) is not None:
+            name = match[1].removeprefix("main.")
             raise Missing(f"there is no table {name!r}" + nearest(name, known.table_names())) from problem
         raise QueryFailed(str(problem)) from problem
 

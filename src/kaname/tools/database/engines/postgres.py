@@ -78,8 +78,8 @@ class PostgresEngine:
 
     def _mask_password(self, text: str) -> str:
         """Replace the password, encoded or decoded, by `***`."""
-        found = re.search(r"://[^:/]*:(.*)@", self.address)  # an @ in a password should be %40, and is not always
-        parts = [found[1], unquote(found[1]), *found[1].split("@")] if found else []
+        match = re.search(r"://[^:/]*:(.*)@", self.address)  # an @ in a password should be %40, and is not always
+        parts = [match[1], unquote(match[1]), *match[1].split("@")] if match else []
         for secret in sorted([part for part in parts if part], key=len, reverse=True):
             text = text.replace(secret, "***")
         return text

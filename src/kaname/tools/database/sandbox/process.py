@@ -39,8 +39,8 @@ class Child:
         try:
             self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True)
         except OSError as problem:
-            told = f"no process for the database: {problem}"
-            raise QueryFailed(told) from problem
+            text = f"no process for the database: {problem}"
+            raise QueryFailed(text) from problem
         self.made_by = os.getpid()
         self._answers: SimpleQueue[bytes] = SimpleQueue()
         self.end = finalize(self, _end, self._process, self.made_by)

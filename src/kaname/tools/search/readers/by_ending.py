@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 from ....core.notices import notice
@@ -31,47 +32,16 @@ def check(path: Path, size: int) -> None:
         raise Unreadable(notice("search.too_large", "it is larger than 50 MB"))
 
 
-def _text(path: Path) -> Iterator[Block]:
-    from .text import text
-
-    return text(path)
-
-
-def _values(path: Path) -> Iterator[Block]:
-    from .text import values
-
-    return values(path)
-
-
-def _markdown(path: Path) -> Iterator[Block]:
-    from .text import markdown
-
-    return markdown(path)
-
-
-def _html(path: Path) -> Iterator[Block]:
-    from .html import html
-
-    return html(path)
-
-
-def _pdf(path: Path) -> Iterator[Block]:
-    from .pdf import pdf
-
-    return pdf(path)
-
-
-def _office(path: Path) -> Iterator[Block]:
-    from .office import read_office
-
-    return read_office(path)
+def _lazily(module: str, name: str) -> Callable[[Path], Iterator[Block]]:
+    """Return a reader whose module is imported with the first file that it reads."""
+    return lambda path: getattr(import_module(f".{module}", __package__), name)(path)
 
 
 READERS: dict[str, Callable[[Path], Iterator[Block]]] = {
-    **dict.fromkeys([".txt", ".text", ".log", ".json", ".yaml", ".yml", ".rst", ".org"], _text),
-    **dict.fromkeys([".csv", ".tsv"], _values),
-    **dict.fromkeys([".md", ".markdown", ".mdx"], _markdown),
-    **dict.fromkeys([".html", ".htm", ".xhtml"], _html),
-    ".pdf": _pdf,
-    **dict.fromkeys([".docx", ".xlsx", ".pptx"], _office),
+    **dict.fromkeys([".txt", ".text", ".log", ".json", ".yaml", ".yml", ".rst", ".org"], _lazily("text", "text")),
+    **dict.fromkeys([".csv", ".tsv"], _lazily("text", "values")),
+    **dict.fromkeys([".md", ".markdown", ".mdx"], _lazily("text", "markdown")),
+    **dict.fromkeys([".html", ".htm", ".xhtml"], _lazily("html", "html")),
+    ".pdf": _lazily("pdf", "pdf"),
+    **dict.fromkeys([".docx", ".xlsx", ".pptx"], _lazily("office", "read_office")),
 }

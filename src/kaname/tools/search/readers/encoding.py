@@ -20,6 +20,9 @@ _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _NAMES = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
 _NAMES |= {"shift_jis": "cp932", "shift-jis": "cp932", "x-sjis": "cp932", "sjis": "cp932"}
 _SIGNS = frozenset("°±×÷−℃′″→←↑↓○●◎□■△▲▽▼◇◆☆★※…‥§¶≦≧∞￥￠￡①②③④⑤")  # that Japanese texts are full of
+_HALF_WIDTH, _ODD = re.compile("[\uff61-\uff9f]"), re.compile("[\ufffd\ue000-\uf8ff]")
+_UNPRINTED = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\ue000-\uf8ff]")
+_KANA_OR_SIGN = re.compile(f"[\u3000-\u30ff\uff01-\uff5e{''.join(_SIGNS)}]")
 _USUAL = frozenset("£€°±½¼¾§©®™«»¿¡·“”„‘’–—…•²³µ×÷ºª\xa0")
 _INSIDE = frozenset("’‘·–—…-\xa0")  # also between letters
 _FEW = 4  # letters, which say little about the encoding
@@ -59,10 +62,9 @@ def _decode_utf16(data: bytes) -> str:
     for encoding, expected in zip(("utf-16-le", "utf-16-be"), zeros, strict=True):
         with suppress(UnicodeDecodeError):
             text = seen.decode(encoding, "strict" if len(seen) < _LOOKED_AT else "ignore") if expected == max(zeros) else ""
-            odd = sum(1 for char in text if (ord(char) < 32 and char not in "\t\n\r\f") or 0xE000 <= ord(char) < 0xF900)
-            foreign = sum(1 for char in text if not _is_expected(char))
-            kana = sum(1 for char in text if first <= char <= "\u30ff")
-            odd += 0 if any(zeros) else sum(1 for char in text if _is_kanji(char) and not _is_common(char))
+            odd, foreign = len(_UNPRINTED.findall(text)), len(text) - sum(map(_is_expected, text))
+            kana = sum(first <= char <= "\u30ff" for char in text)
+            odd += 0 if any(zeros) else _count_rare(text)
             if text and not odd and foreign * 10 < len(text) and max(expected * 5, kana * many) >= len(text):
                 return data.decode(encoding, "replace")
     return ""
@@ -160,16 +162,18 @@ def _score_japanese(text: str) -> float:
 
 
 def _score_japanese_run(run: str, latin_beside: bool) -> float:
-    half = sum(1 for char in run if "\uff61" <= char <= "\uff9f")
-    kana = sum(1 for char in run if "\u3000" <= char <= "\u30ff" or "\uff01" <= char <= "\uff5e" or char in _SIGNS)
-    kanji = [char for char in run if "\u4e00" <= char <= "\u9fff"]
-    rare = sum(1 for char in kanji if not _is_common(char))
-    odd = sum(1 for char in run if char == "\ufffd" or "\ue000" <= char <= "\uf8ff")
-    other = len(run) - half - kana - len(kanji) - odd
-    alone = not kana and len(kanji) < 2 and latin_beside
+    half, kana, odd = [len(letters.findall(run)) for letters in (_HALF_WIDTH, _KANA_OR_SIGN, _ODD)]
+    kanji, rare = sum(map(_is_kanji, run)), _count_rare(run)
+    other = len(run) - half - kana - kanji - odd
+    alone = not kana and kanji < 2 and latin_beside
     score = kana + 0.5 * other - 3.0 * odd
     score += half * (0.3 if half > 3 and half == len(run) else -1.0)
-    return score + (-0.5 * len(kanji) - rare if alone else 0.9 * (len(kanji) - rare) + 0.2 * rare)
+    return score + (-0.5 * kanji - rare if alone else 0.9 * (kanji - rare) + 0.2 * rare)
+
+
+def _count_rare(text: str) -> int:
+    kanji = list(filter(_is_kanji, text))
+    return len(kanji) - sum(map(_is_common, kanji))
 
 
 def _is_common(kanji: str) -> bool:

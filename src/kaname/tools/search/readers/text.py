@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -178,25 +178,33 @@ def _rows(lines: list[str], begun: int, separator: str) -> Iterator[Row]:
                 break
 
 
+def _looks_like_names(filled: list[tuple[int, str]], below: list[list[str]]) -> bool:
+    """Return True if the cells of the first row are names: no numbers, and not all of them years."""
+    numbers = [one for one in filled if _NUMBER.fullmatch(one[1])]
+    years = [one for one in filled if _YEAR.fullmatch(one[1])]
+    if len(filled) < 2 or len(years) == len(filled) or {*numbers} - {*years}:
+        return False
+    return not any(_column_is(below, place, _YEAR) for place, _ in years)
+
+
 def _names(rows: list[Row]) -> list[str]:
     """Return the names of the columns if the first row contains them, else []. Equal names are numbered."""
     if not rows:
         return []
     head, below = rows[0][1], [row for _, row in rows[1 : _LOOKED_AT + 1]]
     filled = [(place, cell) for place, cell in enumerate(head) if cell]
-    years = [(place, cell) for place, cell in filled if _YEAR.fullmatch(cell)]
-    if any(_NUMBER.fullmatch(cell) and (place, cell) not in years for place, cell in filled):
+    if not _looks_like_names(filled, below):
         return []
-    if len(filled) < 2 or len(years) == len(filled) or any(_column_is(below, place, _YEAR) for place, _ in years):
+    if len({cell for _, cell in filled}) < len(filled) and not any(_column_is(below, place, _NUMBER) for place, _ in filled):
         return []
-    alike = Counter([cell for _, cell in filled])
-    if len(alike) < len(filled) and not any(_column_is(below, place, _NUMBER) for place, _ in filled):
-        return []
-    seen: Counter[str] = Counter()
-    names = []
-    for cell in head:
-        seen[cell] += 1
-        names.append(f"{cell[:LONGEST_NAME]} ({seen[cell]})" if cell and seen[cell] > 1 else cell[:LONGEST_NAME])
+    return _number_equal(head)
+
+
+def _number_equal(cells: Sequence[str]) -> list[str]:
+    counts, names = Counter[str](), list[str]()
+    for cell in cells:
+        counts[cell] += 1
+        names.append(f"{cell[:LONGEST_NAME]} ({counts[cell]})" if cell and counts[cell] > 1 else cell[:LONGEST_NAME])
     return names
 
 
