@@ -95,7 +95,7 @@ _NOWHERE = "is neither in the question nor in a result"
 
 
 def _texts_before(request: ModelRequest, turn: TurnSoFar) -> list[str]:
-    """Return what was said, and what tools returned, were called with and accept."""
+    """Return the texts of the conversation, of results and calls of tools, and of the parameters that tools accept."""
     results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
     texts = [message.text for message in request.messages] + [result_text(result) for result in results]
     texts += [dump(call.args) for call, result in turn.calls if result is not None and not result.is_error]
