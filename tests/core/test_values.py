@@ -131,7 +131,7 @@ def test_the_fold_is_total_and_the_history_is_always_valid(sequence):
     for number, body in enumerate(sequence, 1):
         event = Event("r", number, float(number), "agent", body)
         evolve(state, event)
-        index(card, event)
+        index(card, [event])
         sizes.append(len(state.messages))
         _ = state.history, state.pending, state.waiting
     assert sizes == sorted(sizes)

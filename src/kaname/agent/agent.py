@@ -34,9 +34,9 @@ from ..run.recipe import (
     check_parts,
     choose_models,
     describe,
+    pass_trace_on,
     recipe_of,
     tools_of_context,
-    traced_by,
 )
 from ..run.request import RunRequest, Turns, check_ids, new_run_id
 from ..run.result import OutputT, Result, read_result, result_of, run_blocking
@@ -726,5 +726,5 @@ class Agent(Generic[OutputT]):
             await import_module("kaname.run.tasks").revive(scope)
         if scope.state.stop is None:
             stack.push_async_exit(partial(hand_back, scope, self._view))
-        stack.enter_context(traced_by(scope))
+        pass_trace_on(scope, stack)
         return scope

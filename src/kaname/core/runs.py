@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from .events import (
@@ -103,11 +103,12 @@ class Tally(NamedTuple):
     unpriced: int
 
 
-def index(card: RunInfo, event: Event) -> RunInfo:
-    """Update the summary of a run with its next fact."""
-    card.seq, card.updated = event.seq, event.time
-    if (note := _NOTES.get(type(event.body))) is not None:
-        note(card, event.body, event)
+def index(card: RunInfo, events: Iterable[Event]) -> RunInfo:
+    """Update the summary of a run with its next facts."""
+    for event in events:
+        card.seq, card.updated = event.seq, event.time
+        if (note := _NOTES.get(type(event.body))) is not None:
+            note(card, event.body, event)
     return card
 
 

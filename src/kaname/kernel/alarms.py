@@ -90,11 +90,13 @@ class Alarms:
 
     def _ring(self) -> None:
         now, self._next, self._timer = self._loop.time() + _PRECISION, inf, None
-        for _, alarm in sorted([(time, alarm) for alarm, time in self._times.items() if time <= now], key=itemgetter(0)):
-            del self._times[alarm]
-            alarm.ring()
-        if self._times:
-            self._wait_until(max(min(self._times.values()), now + _PAUSE))
+        try:
+            for _, alarm in sorted([(time, alarm) for alarm, time in self._times.items() if time <= now], key=itemgetter(0)):
+                del self._times[alarm]
+                alarm.ring()
+        finally:
+            if self._times:
+                self._wait_until(max(min(self._times.values()), now + _PAUSE))
 
 
 def alarms_of(loop: asyncio.AbstractEventLoop) -> Alarms:

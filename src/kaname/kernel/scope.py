@@ -90,7 +90,7 @@ class Scope:
         self.unstarted: set[str] = set()  # calls that are judged although nothing is started for them, as for a cached result
         self._starting: dict[str, tuple[str, ToolStarted | None]] = {}  # calls that are allowed to start: tool, and last start
         self._asked: set[str] = set()  # keys of questions that this process has asked
-        self.leaves_resumable: Callable[[], bool] = never  # cancelled now, it is left as it is, and so are its children
+        self.leaves_resumable: Callable[[], bool] = lambda: False  # cancelled now, it is left as it is, and so are its children
         self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
         self._sinks = list(sinks)
         self._seq = state.seq
@@ -258,7 +258,8 @@ class Scope:
 
     def let_go(self) -> None:
         """Drop what refers back to the run, which is not executed any more: its memory is then free without the collector."""
-        self.joints, self.leaves_resumable = {}, never
+        resumable = self.leaves_resumable()
+        self.joints, self.leaves_resumable = {}, lambda: resumable
 
     async def write_pending(self) -> None:
         """Write a reply that is waiting for the next fact, if no fact follows."""
@@ -490,10 +491,6 @@ def custom(name: str, data: Any, *, shown: bool = True) -> Custom:
             "fact.name", "{name!r} cannot be the name of a fact: it is empty or reserved for a type of chunk", name=name
         )
     return Custom(name, data, shown)
-
-
-def never() -> bool:
-    return False
 
 
 def steady_clock() -> Callable[[], float]:

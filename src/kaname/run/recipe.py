@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AsyncExitStack
 from typing import Any
 
 from ..core.codec import digest
@@ -307,7 +307,7 @@ def other_model(state: State, recipe: Recipe) -> str:
     )
 
 
-def traced_by(scope: Scope) -> AbstractContextManager[None]:
-    """Pass the trace on to what the run calls, if a sink makes a trace."""
-    traces = any("trace" in optional(sink, SinkBase, "wants") for sink in scope.sinks)
-    return within(scope.run_id, scope.state.trace) if traces else nullcontext()
+def pass_trace_on(scope: Scope, stack: AsyncExitStack) -> None:
+    """Pass the trace on to what the run calls, until the stack ends, if a sink makes a trace."""
+    if any("trace" in optional(sink, SinkBase, "wants") for sink in scope.sinks):
+        stack.enter_context(within(scope.run_id, scope.state.trace))

@@ -99,9 +99,8 @@ class MemoryJournal:
             self._open(record, events[0].body)
         card, kinds = record.card, {type(event.body) for event in events}
         before = None if kinds <= _COUNTED else _constant(card)
-        for event in events:
-            record.events.append(event)
-            index(card, event)
+        record.events += events
+        index(card, events)
         if before is not None and (_constant(card) != before or Stopped in kinds):
             record.moved = len(self._moves) + 1
         record.held = keep or not isinstance(events[-1].body, Stopped)

@@ -306,8 +306,7 @@ def _make_append(hold: RunHold, events: Sequence[Event], ends: bool) -> Append:
     """Return the facts as they are written, and update the index card."""
     card, prior = hold.card, hold.card.seq
     rows = [fact_row(event) for event in events]  # all of them can be written, before the card changes
-    for event in events:
-        index(card, event)
+    index(card, events)
     card.title = card.title.replace("\0", "")
     card.created, card.updated = float(card.created), float(card.updated)
     card.input, card.output = int(card.input), int(card.output)

@@ -152,8 +152,7 @@ class SqliteJournal(SqlJournal[SqliteHold]):
         """Return the work that writes the facts and updates the index card."""
         card, epoch, run, before = hold.card, hold.epoch, events[0].run_id, hold.card.seq
         rows = [fact_row(event) for event in events]  # all of them can be written, before the card changes
-        for event in events:
-            index(card, event)
+        index(card, events)
         card.created, card.updated = float(card.created), float(card.updated)  # as the columns give them back
         card.input, card.output = int(card.input), int(card.output)
         values, key, constant = card_values(card), (run, epoch, before), rarely_changing(card)
