@@ -85,7 +85,7 @@ class Border:
 
 
 def failure_of(error: BaseException, passing: Kinds, caught: Kinds = (Exception, Signal)) -> Failure | None:
-    """Return what a border makes of an error: a failure, or None if the error has to be raised again."""
+    """Return an error as a failure, or None if a border lets it pass and it has to be raised again."""
     if isinstance(error, passing):
         return None
     if (inner := _signal_in(error)) is not None and isinstance(inner, passing):

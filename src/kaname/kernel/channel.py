@@ -65,7 +65,7 @@ class Reader(AsyncIterator[Chunk]):
             while (chunk := self.take()) is None:
                 if self._closed or (self._channel.closed and not self._behind):
                     return None
-                await (self._catch_up() if self._behind else self._wait())
+                await (self._catch_up() if self._behind else self._news())
             return chunk
         finally:
             self._getting = False
@@ -148,14 +148,14 @@ class Reader(AsyncIterator[Chunk]):
         if self.waits:
             channel.make_room()
 
-    async def _wait(self) -> None:
-        self._waiting = asyncio.get_running_loop().create_future()
-        try:
-            self._channel.sleeping.add(self._waiting)
-            await self._waiting
-        finally:
-            self._channel.sleeping.discard(self._waiting)
-            self._waiting = None
+    def _news(self) -> asyncio.Future[None]:
+        """Return a future that is done when there is something new to read, or nothing more."""
+        sleeping, before = self._channel.sleeping, self._waiting
+        if before is not None:
+            sleeping.discard(before)  # the wait for it was cancelled
+        waiting = self._waiting = asyncio.get_running_loop().create_future()
+        sleeping.add(waiting)
+        return waiting
 
     def _number(self, chunk: Chunk) -> Chunk:
         self._seq = number = self._seq + 1

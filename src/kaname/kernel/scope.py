@@ -37,7 +37,7 @@ from ..core.steps import Stop
 from .alarms import within
 from .arguments import IncomingCall, read_unknown
 from .bases import SinkBase, StrategyBase, optional
-from .boundary import Failure, attempt
+from .boundary import failure_of
 from .chain import join_policies, join_rules, overrides, policies_with
 from .channel import Channel
 from .door import decide
@@ -365,9 +365,13 @@ class Scope:
     async def _tell_sinks(self, event: Event) -> None:
         failures = []
         for sink in self._sinks:
-            outcome = await attempt(self._tell, sink, event, passing=())
-            if isinstance(outcome, Failure):
-                failures.append((sink, outcome))
+            try:
+                await self._tell(sink, event)
+            except BaseException as error:
+                if failure := failure_of(error, passing=()):
+                    failures.append((sink, failure))
+                    continue
+                raise
         for sink, failure in failures:
             if sink in self._sinks:
                 self._sinks.remove(sink)
