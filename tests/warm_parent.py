@@ -76,7 +76,6 @@ MODULES = (
     "kaname.workflows.configured",
     "prompt_toolkit",
     "pydantic.json_schema",
-    "pydantic.plugin._loader",
     "pydantic.type_adapter",
     "pydantic.types",
     "regex",
@@ -185,8 +184,8 @@ def leave(code: int) -> None:
 
     An error of the streams is left to Python.
     """
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    for end in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
+        end()
     if vars(main := sys.modules["__main__"]) is not globals():
         vars(main).clear()  # what the program still has is closed, and complains
     gc.collect()

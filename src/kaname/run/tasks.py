@@ -36,6 +36,7 @@ TASKS = "tasks"  # also in handoffs/handoff.py, which loads this only when it is
 _TOLD = "Started in the background. Go on with other work: you get a message when it ends. Keep track of it with `tasks`."
 _ENDED = 'The task {task} ({agent}) in the background has ended. Collect its answer: tasks(action="collect", task="{task}").'
 
+_PAUSE = 0.05  # seconds until a task that was busy is looked at again
 _HERE = "kaname: work in the background"  # the name of an asyncio task that executes it in this process
 _keeping: set[asyncio.Task[None]] = set()
 _listening: WeakValueDictionary[tuple[int, str], Scope] = WeakValueDictionary()  # who is told when a child of a journal ends
@@ -65,7 +66,7 @@ async def start_task(tool: str, agent: Runnable, given: Any, context: ToolContex
         await context.note(BACKGROUND + child_id, noted)
     _listening[id(scope.journal), child_id] = scope
     with fails_with_the_journal(scope, context.call_id):
-        await _begin(await _run_of(scope, child_id, agent, given, await answers_for(scope, child_id)), scope.journal)
+        await _begin(scope, await _run_of(scope, child_id, agent, given, await answers_for(scope, child_id)))
     return ToolResult({"task": context.call_id, "status": "running", "note": _TOLD})
 
 
@@ -85,19 +86,19 @@ async def _run_of(scope: Scope, child_id: str, agent: Runnable, given: Any, answ
     return agent.run_on(scope.journal, recipe, child_id, given, answers, parent)
 
 
-async def _begin(run: Run[Any], journal: Journal) -> None:
+async def _begin(scope: Scope, run: Run[Any]) -> None:
     """Start a child, or resume it, and look after it until it ends or asks."""
     try:
         await run.begun()
     except RunBusy:
-        look_after(_wait_elsewhere(journal, run.run_id))
+        look_after(_wait_elsewhere(scope, run.run_id))
         return
     except JournalError:  # it has no record of that
         raise
     except AgentError:  # in its own record
         pass
     run.detach()
-    look_after(_wait_here(run, journal), _HERE)
+    look_after(_wait_here(run, scope.journal), _HERE)
 
 
 def look_after(work: Any, name: str | None = None) -> None:
@@ -111,9 +112,16 @@ async def _wait_here(run: Run[Any], journal: Journal) -> None:
     await _tell_of_end(journal, run.run_id)
 
 
-async def _wait_elsewhere(journal: Journal, child_id: str) -> None:
-    await until_over(journal, child_id)
-    await _tell_of_end(journal, child_id)
+async def _wait_elsewhere(scope: Scope, child_id: str) -> None:
+    """Wait until nobody executes a task. If it has not ended then, it is resumed: who held it has died, or has only looked
+    whether an answer fits."""
+    await asyncio.sleep(_PAUSE)
+    await until_over(scope.journal, child_id)
+    card, value = await _card(scope.journal, child_id), open_tasks(scope.state).get(child_id)
+    if card is not None and card.status == "interrupted" and value is not None:
+        await _revive_task(scope, child_id, value)
+    else:
+        await _tell_of_end(scope.journal, child_id)
 
 
 async def _tell_of_end(journal: Journal, child_id: str) -> None:
@@ -153,25 +161,29 @@ async def revive(scope: Scope) -> None:
     """Look after the tasks of a conversation that a run continues: resume interrupted ones, and hear of those that ended."""
     for child_id, value in open_tasks(scope.state).items():
         _listening[id(scope.journal), child_id] = scope
-        if (card := await _card(scope.journal, child_id)) is None:  # the call that starts it is tried again
-            continue
-        answers, expired = await _news_for(scope, child_id) if card.status in ("waiting", "interrupted") else ({}, False)
-        ready = card.status == "waiting" and bool(answers or expired)
-        if (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
-            if not ready:
-                continue
-            await asyncio.wait([work.task])  # it has asked, and is about to rest
-        if card.status == "running":
-            look_after(_wait_elsewhere(scope.journal, child_id))
-        elif card.status == "interrupted" or ready:
-            try:
-                agent = _agent_of(scope, value)
-            except ConfigError as gone:
-                getLogger("kaname").warning("%s (run %s)", gone, scope.run_id)
-                continue
-            await _begin(await _run_of(scope, child_id, agent, "", answers), scope.journal)
-        else:
-            await _hear(scope, card)
+        await _revive_task(scope, child_id, value)
+
+
+async def _revive_task(scope: Scope, child_id: str, value: Mapping[str, Any]) -> None:
+    if (card := await _card(scope.journal, child_id)) is None:  # the call that starts it is tried again
+        return
+    answers, expired = await _news_for(scope, child_id) if card.status in ("waiting", "interrupted") else ({}, False)
+    ready = card.status == "waiting" and bool(answers or expired)
+    if (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
+        if not ready:
+            return
+        await asyncio.wait([work.task])  # it has asked, and is about to rest
+    if card.status == "running":
+        look_after(_wait_elsewhere(scope, child_id))
+    elif card.status == "interrupted" or ready:
+        try:
+            agent = _agent_of(scope, value)
+        except ConfigError as gone:
+            getLogger("kaname").warning("%s (run %s)", gone, scope.run_id)
+            return
+        await _begin(scope, await _run_of(scope, child_id, agent, "", answers))
+    else:
+        await _hear(scope, card)
 
 
 async def _news_for(scope: Scope, child_id: str) -> tuple[dict[str, Given], bool]:
@@ -278,7 +290,7 @@ class TaskList(Doing):
             if state.finished:
                 return state
             answers = await answers_for(scope, child_id)
-            await _begin(await _run_of(scope, child_id, _agent_of(scope, value), "", answers), scope.journal)
+            await _begin(scope, await _run_of(scope, child_id, _agent_of(scope, value), "", answers))
 
 
 def _outcome(agent: str, state: State) -> ToolResult:
