@@ -25,8 +25,8 @@ _REST = 3.0
 _REPEAT = "python -m kaname.testing.simulation --seed {seed} --ground {ground} --trace"
 _CHOICES = [*OWN, *[name for name in OWN if name not in LONG]]
 _ENOUGH = 3  # broken schedules, after which `simulate` stops
-_COLLECT = 50  # schedules
-_WARM = 2 * _COLLECT
+_COLLECT = 100  # schedules until everything is collected that outlived its own
+_WARM = 50  # schedules
 
 
 @dataclass(frozen=True)
@@ -287,9 +287,10 @@ def run_schedules(
             report(told)
             if outcome.broken and len(told.broken) >= most:
                 break
-            if told.schedules % _COLLECT == 0:
-                gc.collect()
+            gc.collect(
+                0 if told.schedules % _COLLECT else 2
+            )  # at once: the next one uses memory that is in the cache of the CPU
             if told.schedules == _WARM:
-                gc.freeze()  # caches that were filled stay
+                gc.freeze()  # what is kept from one schedule to the next, such as prepared statements, stays
     told.seconds = time.process_time() - began
     return told
