@@ -1,6 +1,6 @@
 """A stdio server without FastMCP, whose import takes two seconds: for tests about processes, not about the protocol.
 
-python tests/mcp_servers/bare.py
+python tests/mcp_servers/bare.py [hours]     with it, the opening hours are a resource
 """
 
 import json
@@ -41,7 +41,8 @@ def called(number, name, args):
 
 
 def main():
-    about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "bare", "version": "1"}}
+    able = {"tools": {}, "resources": {}} if sys.argv[1:] == ["hours"] else {"tools": {}}
+    about = {"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": {"name": "bare", "version": "1"}}
     for line in sys.stdin:
         message = json.loads(line)
         method, number = message.get("method"), message.get("id")
@@ -49,6 +50,8 @@ def main():
             answer(number, result=about)
         elif method == "tools/list":
             answer(number, result={"tools": TOOLS})
+        elif method == "resources/list" and "resources" in able:
+            answer(number, result={"resources": [{"uri": "shop://hours", "name": "hours"}]})
         elif method == "tools/call":
             asked = message["params"]
             given = (number, asked["name"], asked.get("arguments") or {})

@@ -14,6 +14,7 @@ from kaname.tools.mcp.config import entries
 from kaname.tools.tool_search import MOST_LISTED
 from tests.mcp_servers.everyday import make
 from tests.parts import add, chunks, until
+from tests.properties import nightly
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -183,7 +184,8 @@ async def test_our_keys_are_not_handed_on(monkeypatch):
     assert "OPENAI_API_KEY" not in given.output
 
 
-async def test_many_tools_are_looked_for():
+@pytest.mark.parametrize("more", [20, *nightly(200)])
+async def test_many_tools_are_looked_for(more):
     from fastmcp import FastMCP
 
     server = FastMCP("many")
@@ -194,7 +196,7 @@ async def test_many_tools_are_looked_for():
 
         return one
 
-    for number in range(MOST_LISTED + 200):
+    for number in range(MOST_LISTED + more):
         server.tool(made(number), name=f"convert_{number}", description=f"Convert currency {number} into yen.")
     server.tool(made(7), name="exchange_rate", description="The exchange rate of the dollar. 為替レート")
     script = [
