@@ -1,6 +1,7 @@
 """Processes that begin warm. A parent that has imported the greater part of kaname forks them: a terminal costs 60 ms, not 220.
 
-They are real processes, with a folder, an environment, pipes, signals and an exit code of their own, and they end as Python ends.
+They are real processes, with a folder, an environment, pipes, signals and an exit code of their own. They end as Python ends, but
+their modules are not taken apart: what these still have open is closed by the system, without a warning.
 What they cannot show is what a new interpreter does at its start: which modules it imports, and how long that takes. Tests of
 that, of a user's own start (`kaname init`), and of processes under a debugger of their system calls, start cold ones.
 
