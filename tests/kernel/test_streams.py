@@ -13,6 +13,7 @@ import pytest
 from kaname import (
     Agent,
     Approve,
+    MemoryJournal,
     RunBusy,
     RunNotFound,
     ScriptedModel,
@@ -276,6 +277,38 @@ async def test_attaching_to_a_run_that_waits_goes_on_when_it_is_answered():
         chunks = await reading
     assert chunks[-1].data["output"] == "done"
     assert facts_of(chunks) == sorted(facts_of(chunks))
+
+
+async def test_facts_of_a_journal_that_cannot_be_closed_are_followed():
+    class Plain:
+        def __init__(self, facts):
+            self._facts = facts
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            return await anext(self._facts)
+
+    followed = asyncio.Event()
+
+    class Own(MemoryJournal):
+        def follow(self, run_id, after=0):
+            followed.set()
+            return Plain(super().follow(run_id, after))
+
+    @tool
+    async def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    agent = Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], policies=[Approve("pay")], journal=Own())
+    waiting = await agent.run("go")
+    reading = asyncio.create_task(_all(agent.attach(waiting.run_id)))
+    await followed.wait()
+    await agent.resume(waiting.run_id, {"approve:c1_0": "yes"})
+    async with asyncio.timeout(60):
+        assert (await reading)[-1].data["output"] == "done"
 
 
 async def _all(stream):

@@ -137,7 +137,7 @@ async def plant(folder: Path) -> None:
     memory.close()
     Users(folder / "users.json").add(USER, ["read"])
     # what figures count of the runs
-    digests = [Digest(card.run_id, card.seq, f"called {PLANTED[5]}") for card in await journal.runs(user=USER)]
+    digests = [Digest(card.run_id, card.seq, f"called {PLANTED[5]}", USER) for card in await journal.runs(user=USER)]
     await journal.stores.digests.put(digests)
     # copies, and everything that is left over
     await journal.backup(folder / "copy.db")

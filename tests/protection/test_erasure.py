@@ -28,7 +28,7 @@ from kaname import (
 )
 from kaname.core.encryption import keys
 from kaname.core.encryption.keys import create_key_file
-from kaname.kernel.stores import Grant
+from kaname.kernel.stores import Digest, Grant
 from kaname.memory.files import MemoryFiles
 from kaname.stores.audit.log import AuditLog
 from tests.protection.planted import OTHER, PLANTED, USER, found_in_files, places, plant
@@ -67,6 +67,21 @@ async def test_erasure_leaves_none_of_50_planted_strings_in_any_file(folder):
     assert done.traces
     again = await erase_user(USER, places(folder))
     assert (again.journal.runs, again.memories, again.traces) == (0, 0, 0)
+
+
+async def test_digest_that_was_made_before_an_erasure_is_not_stored_after_it(tmp_path):
+    await plant(tmp_path)
+    journal = SqliteJournal(tmp_path / "journal.db")
+    before = [Digest(card.run_id, card.seq, f"called {PLANTED[5]}", USER) for card in await journal.runs(user=USER)]
+    done = await erase_user(USER, places(tmp_path))
+    assert done.journal.kept == 1, "others continue from one of the runs"
+    await journal.stores.digests.put(before)
+    assert await journal.stores.digests.of([one.run_id for one in before]) == []
+    (kept,) = [card for card in await journal.runs() if card.run_id in {one.run_id for one in before}]
+    again = Digest(kept.run_id, kept.seq, "calls nothing", kept.user)
+    await journal.stores.digests.put([again])
+    assert [one.text for one in await journal.stores.digests.of([kept.run_id])] == ["calls nothing"]
+    await journal.close()
 
 
 async def test_data_of_other_people_survives_an_erasure(folder):

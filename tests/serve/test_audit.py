@@ -136,6 +136,28 @@ async def test_audit_does_not_name_an_erased_person_again(tmp_path):
     await journal.close()
 
 
+async def test_audit_follows_a_journal_whose_facts_cannot_be_closed(tmp_path):
+    class Plain:
+        def __init__(self, changes):
+            self._changes = changes
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            return await anext(self._changes)
+
+    class Own(SqliteJournal):
+        def changes(self, after=0, *, wait=True):
+            return Plain(super().changes(after, wait=wait))
+
+    await answered_without_followers(tmp_path, 2)
+    journal, log = Own(tmp_path / "journal.db"), AuditLog(tmp_path / "audit.log")
+    await FactFollower(log, journal).catch_up()
+    assert len([*log.entries(kind="approval")]) == 2
+    await journal.close()
+
+
 async def test_audit_keeps_what_a_deleted_run_had_to_say(tmp_path):
     desk = Desk(tmp_path, call("pay", yen=5), "done", policies=[Permit([{"tool": "look"}])])
     desk.app.service.auditor.keep_following = asyncio.Event().wait  # the follower is behind

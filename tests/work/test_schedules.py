@@ -342,7 +342,7 @@ async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_ru
         agent.schedule("never", "Go", at=1e300)
     with pytest.raises(ConfigError, match="session_id must be a string"):
         agent.schedule("never", "Go", every="1h", session_id=5)
-    for wrong in ({"priority": "high"}, {"at": float("nan")}, {"key": 5}):
+    for wrong in ({"priority": "high"}, {"at": float("nan")}, {"at": 10**400}, {"at": 1e300}, {"key": 5}):
         with pytest.raises(ConfigError, match="priority must be a whole number"):
             await agent.submit("Go", **wrong)
     with pytest.raises(ConfigError, match="key must be a string that can be encoded"):

@@ -4,6 +4,7 @@ retries, and checks of numbers."""
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from math import inf, isfinite
 from time import time
@@ -12,6 +13,7 @@ from typing import TypeGuard
 from .errors import ConfigError
 from .reading.lazy_regex import lazy_regex
 
+_LARGEST = sys.float_info.max
 _WORDS = {
     0.001: ("ms",),
     1.0: ("s", "sec", "secs", "second", "seconds"),
@@ -34,9 +36,9 @@ def is_whole(value: object, least: float = -inf, most: float = inf) -> TypeGuard
 
 
 def is_number(value: object, least: float = -inf, most: float = inf) -> TypeGuard[int | float]:
-    """Return True for a finite number from `least` to `most`. True and False are not numbers."""
+    """Return True for a finite number from `least` to `most`, as a float can hold it. True and False are not numbers."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return plain and -inf < value < inf and least <= value <= most  # type: ignore[operator]
+    return plain and -_LARGEST <= value <= _LARGEST and least <= value <= most  # type: ignore[operator]
 
 
 def seconds(duration: float | str) -> float:

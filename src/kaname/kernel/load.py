@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from logging import getLogger
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.codec import decode_state, encode_state
 from ..core.errors import ConfigError, JournalError, RunNotFound
@@ -16,8 +17,19 @@ from ..core.steps import Stop
 from .ports import Journal, Lineage
 from .threads import off_loop
 
+T = TypeVar("T")
 _EVERY = 100  # facts
 _PAGE = 1000  # runs
+
+
+@asynccontextmanager
+async def close_at_the_end(facts: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """Close the facts at the end, if they can be closed: a program's own journal may return an iterator without `aclose`."""
+    try:
+        yield facts
+    finally:
+        if (close := getattr(facts, "aclose", None)) is not None:
+            await close()
 
 
 async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:

@@ -216,11 +216,16 @@ class Marks(Protocol):
 
 
 class Digest(NamedTuple):
-    """What figures count of a run, as JSON: so that they need not read its facts. `seq`: the facts that the run had then."""
+    """What figures count of a run, as JSON: so that they need not read its facts. `seq`: the facts that the run had then.
+
+    `user`: whose run it was before they were read. If the user was erased since, it is somebody else's, and the digest is not
+    stored any more.
+    """
 
     run_id: str
     seq: int
     text: str
+    user: str = ""
 
 
 class Digests(Protocol):

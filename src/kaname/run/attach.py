@@ -13,7 +13,7 @@ from ..core.notices import notice
 from ..core.runs import UNDER_WAY, RunInfo
 from ..core.steps import Stop
 from ..kernel.channel import Reader
-from ..kernel.load import end_run
+from ..kernel.load import close_at_the_end, end_run
 from ..kernel.ports import Journal
 from ..kernel.stores import QueuedRun
 from .run import find_live
@@ -46,7 +46,7 @@ async def batches(journal: Journal, run_id: str, after: int, *, whole: bool = Fa
         if work is None and await _is_over(journal, run_id, after):
             return
         if work is None:
-            async with aclosing(journal.follow(run_id, after)) as events:  # type: ignore[type-var]
+            async with close_at_the_end(journal.follow(run_id, after)) as events:
                 async for event in events:
                     after, stretch = event.seq, chunks_of(event)
                     del event

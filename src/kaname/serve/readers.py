@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from functools import wraps
 
 from starlette.requests import Request
@@ -11,6 +10,7 @@ from starlette.responses import Response
 
 from ..core.events import Event
 from ..core.turns import Places
+from ..kernel.load import close_at_the_end
 from ..kernel.ports import Journal
 from .access.proxies import address_of
 from .encoding import PIECE, Part, join_parts, size_of
@@ -49,7 +49,7 @@ class Readers:
 
         In one turn it reads little more than one part: the client may never read it.
         """
-        async with _close_at_the_end(journal.read(run_id, after)) as facts:
+        async with close_at_the_end(journal.read(run_id, after)) as facts:
             goes_on = True
             while goes_on:
                 async with self._places.take(_whose(request)):
@@ -75,13 +75,3 @@ def _whose(request: Request) -> str:
     """Return the user whose turn a request takes; for a caller without a name, the address that it came from."""
     name = caller_of(request).name
     return f"user {name}" if name else f"address {address_of(request.scope)}"
-
-
-@asynccontextmanager
-async def _close_at_the_end(facts: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[Event]]:
-    """Close the facts at the end, if they can be closed: a program's own journal may return an iterator without `aclose`."""
-    try:
-        yield facts
-    finally:
-        if (close := getattr(facts, "aclose", None)) is not None:
-            await close()

@@ -41,7 +41,7 @@ class SqlDigests:
             query = 'SELECT run, seq, "user" FROM kaname.runs WHERE run = ANY($1::text[]) ORDER BY run FOR UPDATE'
             rows = []
             for run, seq, user in (yield query, [*made]):
-                if made[run].seq == seq:
+                if (made[run].seq, made[run].user) == (seq, user):
                     sealed = self._database.seal(user, made[run].text, _place(run))
                     rows.append((run, seq, sealed, row_sum(run, seq, sealed)))
             yield Many(_PUT, rows)

@@ -10,6 +10,7 @@ class Proxy:
     def __init__(self, url):
         self._socket = str(folder_of(url) / ".s.PGSQL.5432")
         self.losing = b""  # the next answer to a message with these bytes is lost, and the connection is cut
+        self.is_deaf = False  # every answer is lost
         self.lost = 0
         self.delay = 0.0
         self.serving = set()
@@ -29,7 +30,7 @@ class Proxy:
 
         async def answers():
             while data := await server_reader.read(65536):
-                if cut.is_set():
+                if cut.is_set() or self.is_deaf:
                     self.lost += 1
                     break
                 await asyncio.sleep(self.delay)

@@ -34,7 +34,7 @@ async def planted(url, tmp_path):
     file, journal = SqliteJournal(tmp_path / "journal.db"), PostgresJournal(url)
     await copy_journal(file, journal)
     await file.close()
-    digests = [Digest(card.run_id, card.seq, f"called {PLANTED[5]}") for card in await journal.runs(user=USER)]
+    digests = [Digest(card.run_id, card.seq, f"called {PLANTED[5]}", USER) for card in await journal.runs(user=USER)]
     await journal.stores.digests.put(digests)
     yield journal
     await journal.close()

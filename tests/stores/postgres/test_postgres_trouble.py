@@ -182,6 +182,32 @@ async def test_first_facts_and_claims_whose_answers_are_lost_are_ours(url):
         await journal.close()
 
 
+async def test_claim_whose_answer_never_comes_is_released_when_the_server_is_back(url):
+    async with proxied(url) as (proxy, through):
+        options = ("patience=5", "patience=0.5"), ("ttl=0.6", "ttl=60")
+        journal = PostgresJournal(through.replace(*options[0]).replace(*options[1]))
+        other = PostgresJournal(url.replace(*options[1]))
+        lease = await journal.claim("r")
+        await journal.append([Event("r", 1, 1.0, "a", Opened())], lease.epoch)
+        await journal.release("r", lease.epoch)
+        proxy.is_deaf = True
+        with pytest.raises(JournalUnreachable):
+            await journal.claim("r")
+        with pytest.raises(RunBusy):  # the claim was committed
+            await other.claim("r")
+        proxy.is_deaf = False
+
+        async def claimed():
+            try:
+                return await other.claim("r")
+            except RunBusy:
+                return None
+
+        assert (await until(claimed)).seq == 1
+        await journal.close()
+        await other.close()
+
+
 async def test_money_is_counted_once_if_the_answer_is_lost(url):
     async with proxied(url) as (proxy, through):
         journal = PostgresJournal(through)

@@ -20,6 +20,7 @@ Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")
 _NAME = re.compile(r"[\w-]{1,80}")  # letters of any language
 _HIGHEST = 2**31 - 1  # priority
+_LAST = datetime.max.replace(tzinfo=UTC).timestamp()  # that a run can wait for
 _LATE = 60.0  # seconds; a tick that is older counts as missed
 _MOST = 100  # missed ticks of a schedule that are made up for
 _DAY = 86_400.0  # seconds; clocks change less often
@@ -146,11 +147,11 @@ def _next_change(zone: tzinfo, start: float, end: float) -> float | None:
 
 def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = "", **_: Any) -> None:
     """Raise `ConfigError` for what no worker could read: one such run would keep all others from being taken."""
-    numbered = is_number(at) and is_whole(priority, -_HIGHEST, _HIGHEST)
+    numbered = is_number(at, most=_LAST) and is_whole(priority, -_HIGHEST, _HIGHEST)
     if not numbered or not isinstance(key, str) or not isinstance(queue, str):
         raise ConfigError.of(
             "queue.options",
-            "priority must be a whole number, at a time in seconds since 1970, and key and queue texts",
+            "priority must be a whole number, at a time in seconds since 1970 before the year 10000, and key and queue texts",
         )
     check_ids(key=key, queue=queue)
 

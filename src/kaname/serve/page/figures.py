@@ -94,7 +94,7 @@ class FigureRoutes:
                 except RunNotFound:  # deleted meanwhile
                     continue
                 calls = count(events, card.created)
-                new += [] if running else [Digest(card.run_id, events[-1].seq, _encode(calls).decode())]
+                new += [] if running else [Digest(card.run_id, events[-1].seq, _encode(calls).decode(), card.user)]
             if len(new) == _TOGETHER:
                 await self._keep(new)
             yield calls

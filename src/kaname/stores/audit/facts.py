@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from logging import getLogger
-from typing import Any, cast
+from typing import Any
 
 from ...core.errors import AuditError, JournalError
 from ...core.events import Answered, Asked, Event, Stopped, ToolFinished
 from ...core.file_lock import lock_file
 from ...core.notices import Notice
 from ...core.people.answers import asks_person, is_yes_or_no, read_approval
-from ...kernel.ports import Change, Journal
+from ...kernel.load import close_at_the_end
+from ...kernel.ports import Journal
 from .chain import CHECKPOINT, ERASED, AuditEntry
 from .log import SOURCE, AuditLog, Wanted
 
@@ -92,8 +93,8 @@ class FactFollower:
         if self._place is None:
             await asyncio.to_thread(self._learn)
             self._place = await self._start()
-        async with aclosing(cast(Any, self._journal.changes(self._place, wait=False))) as changes:
-            async for place, event in cast(AsyncIterator[Change], changes):
+        async with close_at_the_end(self._journal.changes(self._place, wait=False)) as changes:
+            async for place, event in changes:
                 wanted = await self._entry(event)
                 if wanted is None and place - (self._last or (0,))[0] >= _FAR:
                     wanted = CHECKPOINT, "", "", {}
@@ -108,8 +109,8 @@ class FactFollower:
         if self._last is None:
             return 0
         place, run_id, seq = self._last
-        async with aclosing(cast(Any, self._journal.changes(place - 1, wait=False))) as changes:
-            async for found, event in cast(AsyncIterator[Change], changes):
+        async with close_at_the_end(self._journal.changes(place - 1, wait=False)) as changes:
+            async for found, event in changes:
                 if found > place:
                     break
                 if (event.run_id, event.seq) == (run_id, seq):

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary, finalize
 
-from ...core.errors import JournalError, RunBusy, RunNotFound
+from ...core.errors import JournalError, JournalUnreachable, RunBusy, RunNotFound
 from ...core.events import Event, Opened, Stopped
 from ...core.notices import notice
 from ...core.runs import RunInfo, index
@@ -56,6 +56,7 @@ FROM old LEFT JOIN taken ON true
 """
 _SELECT_CARD = f"SELECT {CARD_COLUMNS} FROM kaname.runs AS r WHERE r.run = $1"
 _RELEASE = "UPDATE kaname.runs SET owner = NULL WHERE run = $1 AND epoch = $2 AND owner = $3"
+_RELEASE_UNHEARD = "UPDATE kaname.runs SET owner = NULL WHERE run = $1 AND claim = $2 AND owner = $3"
 _ASK_TO_STOP = "INSERT INTO kaname.stops VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET reason = EXCLUDED.reason"
 _OLD_SNAPSHOTS = """
 DELETE FROM kaname.snapshots WHERE run <> $1 AND run IN (SELECT other.run FROM kaname.runs AS mine JOIN kaname.runs AS other
@@ -152,7 +153,11 @@ class PostgresJournal(SqlJournal[RunHold]):
                 row = await connection.fetchrow(claim, run_id, office.me, token, is_free, takeover)
                 return row, None if row is None else await connection.fetchrow(office.sql(_SELECT_CARD), run_id)
 
-            row, card = await office.read_here(work)
+            try:
+                row, card = await office.read_here(work)
+            except JournalUnreachable:  # if it was committed and only its answer is lost, nobody would ever release it
+                office.insist_later(partial(self._release_unheard, office, run_id, token))
+                raise
             if row is None or card is None:
                 if not is_free and not takeover:
                     raise RunBusy(busy_text(run_id, notice("journal.this_process", "this process")))
@@ -167,6 +172,9 @@ class PostgresJournal(SqlJournal[RunHold]):
                 taken.append(RunHold(epoch, RunInfo(*card), turn, before))
                 taken[0].constant = _rarely_changing(taken[0].card)
             self._held[run_id] = taken[0]
+
+    async def _release_unheard(self, office: Office, run_id: str, token: str, connection: Connection) -> None:
+        await connection.execute(office.sql(_RELEASE_UNHEARD), run_id, token, office.me)
 
     async def _release_claimed(self, office: Office, run_id: str, taken: list[RunHold]) -> None:
         while taken:

@@ -75,9 +75,13 @@ class Office:
         try:
             await self._connections.read(work)
         except JournalUnreachable:
-            task = asyncio.create_task(self._retry(work))
-            self._insisting.add(task)
-            task.add_done_callback(self._insisting.discard)
+            self.insist_later(work)
+
+    def insist_later(self, work: Statement[Any]) -> None:
+        """Do the work in the background, from inside the thread, as soon as the server is back."""
+        task = asyncio.create_task(self._retry(work))
+        self._insisting.add(task)
+        task.add_done_callback(self._insisting.discard)
 
     async def _retry(self, work: Statement[Any]) -> None:
         while True:
