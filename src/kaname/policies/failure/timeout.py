@@ -91,9 +91,9 @@ class Deadline(Policy):
         return self._within(next(call), view)
 
     async def _within(self, work: Awaitable[T], view: RunView) -> T:
-        limit, state = self._limit(view.stops), view.state
-        if not limit:
+        if not (limit := self._limit(view.stops)):
             return await work
+        state = view.state
         used = state.spent.seconds + max(0.0, view.now() - state.time)
         try:
             return await within(max(0.0, limit - used), work)
