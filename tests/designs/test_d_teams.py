@@ -375,7 +375,7 @@ async def test_money_is_limited_at_every_depth():
 
 def test_time_of_children_that_work_at_once_is_not_added_up():
     """A sibling's end has told the parent that 60 s have passed; those are this child's 50 s as well."""
-    parent = SimpleNamespace(state=State(), families={}, view=SimpleNamespace(scratch={}))
+    parent = SimpleNamespace(state=State(), families={}, scratch={})
     parent.state.spent.seconds = 10.0
     limit = SharedLimit(deadline(100), parent, "child")
     parent.state.spent.seconds = 60.0
@@ -389,7 +389,7 @@ def test_time_of_children_that_work_at_once_is_not_added_up():
 
 def test_time_of_a_child_that_is_resumed_counts_once():
     """It worked for 30 s before it asked; its parent has counted them, and waited no longer than that."""
-    parent = SimpleNamespace(state=State(), families={}, view=SimpleNamespace(scratch={}))
+    parent = SimpleNamespace(state=State(), families={}, scratch={})
     parent.state.spent.seconds = 35.0
     limit = SharedLimit(deadline(50), parent, "child", seconds=30.0, apart=True)
     child = State()
