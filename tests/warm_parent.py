@@ -43,7 +43,7 @@ MODULES = (
     "kaname.cli.records.reading",
     "kaname.cli.records.runs",
     "kaname.cli.run",
-    "kaname.cli.serve",
+    "kaname.cli.server",
     "kaname.designs.orchestrator.orchestrator",
     "kaname.kernel.identity",
     "kaname.memory.compact",
