@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,15 +66,8 @@ def last_fact(connection: sqlite3.Connection, run_id: str, path: Path) -> int:
     return 0
 
 
-def facts(
-    connection: sqlite3.Connection, run_id: str, after: int, upto: int, path: Path, most: int | None = None
-) -> list[Event]:
-    """Return the facts after one number, up to and including another.
-
-    None may be missing. `most`: stop after so many bytes.
-    """
-    events: list[Event] = []
-    read = 0
+def _intact_rows(connection: sqlite3.Connection, run_id: str, after: int, upto: int, path: Path) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the facts after one number, up to and including another. None may be missing or damaged."""
     for row in connection.execute(_SELECT_FACTS, (run_id, after, upto)):
         after += 1
         if row[1] != after:
@@ -88,7 +82,26 @@ def facts(
                     run_id=run_id,
                 ),
             )
-        name, seq, time, agent, kind, body, _ = row
+        yield row
+    else:
+        if after == upto:
+            return
+        after += 1
+    raise damage_error(
+        path, notice("journal.fact_missing", "fact {number} of run {run_id} is missing", number=after, run_id=run_id)
+    )
+
+
+def facts(
+    connection: sqlite3.Connection, run_id: str, after: int, upto: int, path: Path, most: int | None = None
+) -> list[Event]:
+    """Return the facts after one number, up to and including another.
+
+    None may be missing. `most`: stop after so many bytes.
+    """
+    events: list[Event] = []
+    read = 0
+    for name, seq, time, agent, kind, body, _ in _intact_rows(connection, run_id, after, upto, path):
         if body[:1] == SEALED or STORED in body:
             decoded = _read_elsewhere(path, name, seq, kind, body)
         else:
@@ -96,14 +109,8 @@ def facts(
         events.append(Event(name, seq, time, agent, decoded))
         read += len(body)
         if most is not None and read > most:
-            return events
-    else:
-        if after == upto:
-            return events
-        after += 1
-    raise damage_error(
-        path, notice("journal.fact_missing", "fact {number} of run {run_id} is missing", number=after, run_id=run_id)
-    )
+            break
+    return events
 
 
 def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
@@ -183,7 +190,10 @@ def changes(connection: sqlite3.Connection, after: int, most: int, path: Path) -
 
 
 def verify(connection: sqlite3.Connection, path: Path, most: int = 0) -> list[str]:
-    """Return a description of everything that is damaged in the file: its pages, its entries, its facts (see `Health`)."""
+    """Return a description of everything that is damaged in the file: its pages, its entries, its facts (see `Health`).
+
+    With `most`, facts are compared with their checksums only, and not decoded.
+    """
     with at_one_moment(connection):
         checked = connection.execute(f"PRAGMA {'quick' if most else 'integrity'}_check")
         problems, read = [text for (text,) in checked if text != "ok"], 0
@@ -192,7 +202,10 @@ def verify(connection: sqlite3.Connection, path: Path, most: int = 0) -> list[st
         for row in connection.execute(f"{SELECT_CARD} ORDER BY place DESC"):
             try:
                 card = card_of(row, path)
-                facts(connection, card.run_id, 0, card.seq, path)
+                if most:
+                    deque(_intact_rows(connection, card.run_id, 0, card.seq, path), maxlen=0)
+                else:
+                    facts(connection, card.run_id, 0, card.seq, path)
                 read += card.seq
             except JournalCorrupt as problem:
                 problems.append(str(problem))
