@@ -280,6 +280,8 @@ def _money(told: Any) -> float | None:
 def _usage_in(chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> Any:
     """Return the usage of a chunk, which some servers put elsewhere: Groq, Moonshot."""
     usage = chunk.get("usage")
-    if usage is None and ("x_groq" in chunk or (choices and "usage" in choices[0])):
-        return as_mapping(chunk.get("x_groq")).get("usage") or choices[0].get("usage")
+    if usage is None and "x_groq" in chunk:
+        usage = as_mapping(chunk["x_groq"]).get("usage")
+    if usage is None and choices:
+        usage = choices[0].get("usage")
     return usage
