@@ -80,7 +80,13 @@ async def test_half_a_character_alone_is_replaced_and_garbage_is_still_garbage()
 
 async def test_usage_in_groqs_own_field():
     chunks = [{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}]
-    said, _, _ = await asked(raw({"choices": [], "x_groq": {"id": "req_1"}}, *chunks, {"choices": [], "x_groq": {"usage": {"prompt_tokens": 7, "completion_tokens": 2}}}))
+    said, _, _ = await asked(
+        raw(
+            {"choices": [], "x_groq": {"id": "req_1"}},
+            *chunks,
+            {"choices": [], "x_groq": {"usage": {"prompt_tokens": 7, "completion_tokens": 2}}},
+        )
+    )
     assert (said.usage.input, said.usage.output) == (7, 2)
 
 
