@@ -33,7 +33,9 @@ class Parent:
 
     def __init__(self, also: str, preload: str) -> None:
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+        first = os.environ.get("PYTHONPATH")  # scripts/mutations.py tries a copy of the package
+        places = [*([first] if first else []), str(ROOT / "src"), str(ROOT)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         environment |= {"LD_PRELOAD": preload} if preload else {}
         command = [sys.executable, str(ROOT / "tests" / "warm_parent.py"), str(theirs.fileno()), also]
         with theirs:
