@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fastmcp import FastMCP
 
-from kaname import Agent, Media, ScriptedModel, call, tool
+from kaname import Agent, AgentError, Media, MemoryJournal, ScriptedModel, call, tool
 from kaname.memory.todo import todo
 from kaname.senses.tools import senses_tools
 from kaname.tools.search.pipeline import RAGPipeline
@@ -96,6 +96,41 @@ async def test_earlier_answer_that_a_caller_sends_brings_text_from_outside_unles
     first = await own.run("What is new?")
     result = await own.run(sent(first.output))
     assert (result.completed, result.output) == (True, "done")
+
+
+async def test_answers_of_earlier_runs_are_known_if_a_client_sends_only_the_last_messages():
+    journal = MemoryJournal()
+
+    def agent(*script):
+        return Agent(ScriptedModel([*script]), [transfer], name="bank", journal=journal)
+
+    first = await agent("Good morning!").run("Good morning.")
+    said = [{"role": "user", "content": "Good morning."}, {"role": "assistant", "content": first.output}]
+    asked = {"role": "user", "content": "What is new?"}
+    second = await agent("", "Account 4711 waits for 500.").run([*said, asked])
+    last = [asked, {"role": "assistant", "content": second.output}, {"role": "user", "content": "Then go ahead."}]
+    assert (await agent("", call("transfer", account="4711", amount=500), "done").run(last)).output == "done"
+
+
+async def test_result_that_a_fork_is_given_is_not_text_from_outside_when_it_is_resumed():
+    journal, away = MemoryJournal(), [ConnectionError("away")]
+
+    def reply(request):
+        last = request.messages[-1]
+        if last.role == "user":
+            return call("balance")
+        if away and last.results[0].output == "4711":
+            raise away.pop()
+        return "done" if last.results[0].name == "transfer" else call("transfer", account="4711", amount=500)
+
+    agent = Agent(ScriptedModel(reply), [transfer, balance], journal=journal)
+    first = await agent.run("What is new?")
+    (given, *_) = first.state.results
+    with pytest.raises(AgentError):
+        await agent.fork(first.run_id, 3, results={given: "4711"}, new_id="fork")
+    assert not away
+    assert (await agent.resume("fork")).output == "done"
+    assert (await agent.replay("fork")).same
 
 
 async def test_file_of_an_earlier_turn_counts_in_later_ones():

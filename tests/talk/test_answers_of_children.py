@@ -283,6 +283,22 @@ async def test_task_that_another_holds_for_a_moment_after_its_answer_goes_on(jou
     assert await answers_of(journal, child) == ["yes"]
 
 
+async def test_task_is_stopped_although_who_held_it_has_not_read_that_it_should_stop(journal):
+    agent, ended, key = await in_background(journal, Approve("pay"))
+    child, release, held = key.partition(":")[0], journal.release, []
+
+    async def released(run_id, epoch):
+        await release(run_id, epoch)
+        if run_id == child and not held and await answers_of(journal, child):
+            held.append(await journal.claim(child))
+
+    journal.release = released
+    await agent.resume(ended.run_id, {key: "yes"})
+    assert await agent.stop(ended.run_id)
+    await release(child, held[0].epoch)
+    assert await until(journal, "cancelled", "payer") == child
+
+
 async def test_answer_waits_for_the_task_of_an_ended_run_that_another_process_executes(journal, monkeypatch):
     agent, ended, key = await in_background(journal, Approve("pay"))
     child, busy, claim = key.partition(":")[0], asyncio.Event(), journal.claim

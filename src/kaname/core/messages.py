@@ -14,6 +14,9 @@ Role = Literal["system", "user", "assistant", "tool"]
 StopReason = Literal["tool_use", "end_turn", "max_tokens", "stop_sequence"]
 
 
+EARLIER = "earlier conversation"  # the source of what a caller says that an assistant or a tool has said before
+
+
 @record
 class Usage:
     """Tokens and cost.
@@ -266,6 +269,11 @@ class Message:
         if self.role == "user" and any(type(part) is Media for part in self.parts):
             return True
         return any((type(part) is Text or type(part) is ToolResult) and part.source for part in self.parts)
+
+    @property
+    def is_retold(self) -> bool:
+        """Return True if a caller says that an assistant or a tool has said this, and no run of the agent is known that has."""
+        return any((type(part) is Text or type(part) is ToolResult) and part.source == EARLIER for part in self.parts)
 
     @property
     def own_text(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..core.messages import Message, ToolCall, ToolResult, Usage
 from ..core.state import State
@@ -19,6 +19,7 @@ current_view: ContextVar[Callable[[], RunView | None]] = ContextVar("current_vie
 """Returns the run that this task executes. It holds a weak reference: timers keep the context in which they were set."""
 
 
+@runtime_checkable
 class RunView(Protocol):
     """What policies, context parts and tools can use of a run. Read the state; do not change it."""
 

@@ -7,7 +7,19 @@ from typing import Any
 
 from ..core.errors import ConfigError, InvalidState
 from ..core.events import Asked
-from ..core.messages import Media, Message, Part, Text, ToolResult, is_withheld, reason_of, said_by, user, withheld_form
+from ..core.messages import (
+    EARLIER,
+    Media,
+    Message,
+    Part,
+    Text,
+    ToolResult,
+    is_withheld,
+    reason_of,
+    said_by,
+    user,
+    withheld_form,
+)
 from ..core.reading.as_read import as_read, put_back
 from ..core.record import record, replace
 from ..core.values import plain_text
@@ -15,7 +27,6 @@ from ..kernel.chain import join_policies, policies_with
 from ..kernel.ports import Policy, Recipe
 from ..kernel.threads import off_loop
 
-EARLIER = "earlier conversation"  # the source of what a caller says that an assistant or a tool has said before
 _LONG = 1_000  # characters
 
 

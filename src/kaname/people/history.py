@@ -2,7 +2,7 @@
 
 A chat client keeps the conversation itself and sends all of it with every request. What a run has read must not be forgotten
 between two requests, and what no run has said must not count as the agent's own words. So the run is looked up in the
-journal: by the first message of the conversation, then by the recorded texts.
+journal: by the first message of the conversation or among the last runs, then by the recorded texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..core.events import Asked, Event, ModelReplied, Stopped
-from ..core.messages import Message, Text, ToolResult
+from ..core.messages import EARLIER, Message, Text, ToolResult
 from ..core.openai_shape import result_text
 from ..core.people.asking import question_in_words, question_text
 from ..core.people.labels import FLOW
@@ -21,7 +21,6 @@ from ..core.state import State
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal
-from .entrance import EARLIER
 
 _LOOKED_THROUGH, _LOADED = 200, 8  # runs of the user whose titles are compared, and runs that are read
 
@@ -43,7 +42,7 @@ async def recognise(
     first = next((one for one in messages if one.role == "user"), None)
     if not open_places or first is None:
         return Recognised(messages)
-    for run_id in await _runs_titled(title_of(first), journal, agent, user):
+    for run_id in await _last_runs(title_of(first), journal, agent, user):
         state, spoken = await load(journal, run_id), _spoken(await read_run(journal, run_id))
         for place in tuple(open_places):
             if (known := _find(sent[place], messages[place], state, spoken)) is not None:
@@ -55,10 +54,14 @@ async def recognise(
     return Recognised(messages, taint)
 
 
-async def _runs_titled(title: str, journal: Journal, agent: str, user: str) -> list[str]:
-    """Return the last runs of an agent and user that began with this title, the newest first."""
-    cards = await journal.runs(agent=agent, user=user, limit=_LOOKED_THROUGH)
-    return [card.run_id for card in cards if card.title == title and not card.parent][:_LOADED]
+async def _last_runs(title: str, journal: Journal, agent: str, user: str) -> list[str]:
+    """Return the last runs of an agent and user: those that began with this title, then others. The newest come first.
+
+    A client may send only the last messages of a conversation.
+    """
+    cards = [card for card in await journal.runs(agent=agent, user=user, limit=_LOOKED_THROUGH) if not card.parent]
+    fitting = [card.run_id for card in cards if card.title == title]
+    return [*fitting[:_LOADED], *[card.run_id for card in cards if card.title != title][:_LOADED]]
 
 
 def _find(sent: Message, message: Message, state: State, spoken: Sequence[str]) -> Message | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..core.errors import RunNotFound
 from ..core.events import Custom, Event, Fact, Interjected, Stopped, ToolFinished
-from ..core.messages import Message, Text, ToolResult
+from ..core.messages import EARLIER, Message, Text, ToolResult
 from ..core.openai_shape import result_text
 from ..core.people.labels import FLOW
 from ..core.runs import UNDER_WAY
@@ -15,7 +15,6 @@ from ..core.state import State
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal
-from .entrance import EARLIER
 
 LEFT = "left:"  # before the id of a run: the fact that notes it, and the message that says what became of it
 _MOST = 2_000  # characters of a result or an answer

@@ -106,10 +106,12 @@ def for_run(recipe: Recipe, state: State, opening: Sequence[Any], known: dict[st
     """
     if "bring text" not in known:
         known["bring text"] = _bring_text(recipe.tools)
-    said = [*state.said, *state.messages, *[fact.message for fact in opening if isinstance(fact, Received | Interjected)]]
     others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in opening)
-    quoted = known["bring text"] or others or FLOW in state.custom or any(message.quotes for message in said)
-    return with_flow(recipe) if quoted else recipe
+    if known["bring text"] or others or FLOW in state.custom:
+        return with_flow(recipe)
+    new = [fact.message for fact in opening if isinstance(fact, Received | Interjected)]
+    quoted = any(one.role == "user" and one.quotes for one in (*state.said, *new))
+    return with_flow(recipe) if quoted or any(one.is_retold for one in (*state.messages, *new)) else recipe
 
 
 def with_flow(recipe: Recipe) -> Recipe:

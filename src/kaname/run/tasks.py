@@ -22,6 +22,7 @@ from ..core.record import replace
 from ..core.runs import UNDER_WAY, RunInfo, as_title
 from ..core.state import State
 from ..core.values import plain_text
+from ..kernel.alarms import Late, within
 from ..kernel.load import load
 from ..kernel.ports import Journal, ToolContext
 from ..kernel.scope import Scope
@@ -37,6 +38,7 @@ _TOLD = "Started in the background. Go on with other work: you get a message whe
 _ENDED = 'The task {task} ({agent}) in the background has ended. Collect its answer: tasks(action="collect", task="{task}").'
 
 _PAUSE = 0.05  # seconds until a task that was busy is looked at again
+_TO_STOP = 1.0  # seconds in which a journal says that a task is to stop
 _HERE = "kaname: work in the background"  # the name of an asyncio task that executes it in this process
 _keeping: set[asyncio.Task[None]] = set()
 _listening: WeakValueDictionary[tuple[int, str], Scope] = WeakValueDictionary()  # who is told when a child of a journal ends
@@ -114,14 +116,19 @@ async def _wait_here(run: Run[Any], journal: Journal) -> None:
 
 async def _wait_elsewhere(scope: Scope, child_id: str) -> None:
     """Wait until nobody executes a task. If it has not ended then, it is resumed: who held it has died, or has only looked
-    whether an answer fits."""
+    whether an answer fits. If the user wants it to stop, it is stopped; nobody else may have read that."""
     await asyncio.sleep(_PAUSE)
     await until_over(scope.journal, child_id)
     card, value = await _card(scope.journal, child_id), open_tasks(scope.state).get(child_id)
-    if card is not None and card.status == "interrupted" and value is not None:
-        await _revive_task(scope, child_id, value)
-    else:
+    if card is None or card.status != "interrupted" or value is None:
         await _tell_of_end(scope.journal, child_id)
+        return
+    with suppress(Late):
+        reason = await within(_TO_STOP, scope.journal.asked_to_stop(child_id))
+        await stop_run(scope.journal, child_id, reason)
+        return
+    if not scope.stopping and not scope.leaves_resumable():
+        await _revive_task(scope, child_id, value)
 
 
 async def _tell_of_end(journal: Journal, child_id: str) -> None:

@@ -184,7 +184,8 @@ class Flow(Policy):
 
     def _concerns(self, agents: Sequence[Recipe], view: RunView) -> bool:
         """Return True if the user has chosen this policy, or if it is a default and concerns the tools of these agents."""
-        outside = any(message.quotes for message in view.state.messages)
+        state = view.state
+        outside = any(one.quotes for one in state.said) or any(one.is_retold for one in state.messages)
         return not self.about.is_default or self.labelled.concern([agent.tools for agent in agents], outside)
 
     def _is_tainted(self, view: RunView) -> bool:

@@ -127,7 +127,9 @@ class ReadSoFar:
         """Return the tool whose untrusted result holds a text, the latest first."""
         if self._texts is None:
             told = [(one.name, one.error or plain_text(one.output)) for one in reversed(self._results.values())]
-            parts = [part for message in self._view.state.said for part in message.parts if type(part) is Text]
+            state = self._view.state
+            retold = [one for one in state.messages if one.role == "assistant" and one.is_retold]
+            parts = [part for message in (*state.said, *retold) for part in message.parts if type(part) is Text]
             told += [(part.source, part.text) for part in parts if part.source]
             self._texts = [(name, fold_text(text).casefold()) for name, text in told]
         sought = " ".join(fold_text(text).casefold().split())
