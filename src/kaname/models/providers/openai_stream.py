@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
@@ -55,7 +55,10 @@ class Pieces(Joiner):
         choices = as_mappings(chunk.get("choices"))
         if "error" in chunk or not choices:
             self._raise_error(chunk, choices)
-        if (usage := _usage_in(chunk, choices)) and type(usage) is dict:
+        usage = chunk.get("usage")
+        if usage is None and ("x_groq" in chunk or (choices and "usage" in choices[0])):  # Groq, Moonshot
+            usage = as_mapping(chunk.get("x_groq")).get("usage") or (choices[0].get("usage") if choices else None)
+        if usage and type(usage) is dict:
             self._usage = self.count(usage)
         self.served = self.served or as_text(chunk.get("model"))
         for choice in choices:
@@ -65,22 +68,18 @@ class Pieces(Joiner):
             if choice.get("finish_reason") is not None or "error" in choice:
                 self._end_choice(choice)
             delta: Any = choice.get("delta") or choice.get("message")
-            if type(delta) is dict:
-                await self._take_delta(delta, emit)
+            for name, value in delta.items() if type(delta) is dict else ():  # here, because a call for each chunk is dear
+                if not value or name == "role":
+                    continue
+                if name == "content" and type(value) is str:
+                    self._text.append(value)
+                    await emit(value)
+                elif name == "tool_calls":
+                    for fragment in as_mappings(value):
+                        self._join(fragment)
+                else:
+                    await self._take(name, value, delta, emit)
         return False
-
-    async def _take_delta(self, delta: dict[str, Any], emit: Emit) -> None:
-        for name, value in delta.items():
-            if not value or name == "role":
-                continue
-            if name == "content" and type(value) is str:
-                self._text.append(value)
-                await emit(value)
-            elif name == "tool_calls":
-                for fragment in as_mappings(value):
-                    self._join(fragment)
-            else:
-                await self._take(name, value, delta, emit)
 
     def _raise_error(self, chunk: Mapping[str, Any], choices: list[Mapping[str, Any]]) -> None:
         """Raise the error that a chunk reports, if it does."""
@@ -275,13 +274,3 @@ def _money(told: Any) -> float | None:
     if told is None or isinstance(told, bool) or not isinstance(told, int | float):
         return None
     return float(told) if isfinite(told) and told >= 0 else None
-
-
-def _usage_in(chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the usage of a chunk, which some servers put elsewhere: Groq, Moonshot."""
-    usage = chunk.get("usage")
-    if usage is None and "x_groq" in chunk:
-        usage = as_mapping(chunk["x_groq"]).get("usage")
-    if usage is None and choices:
-        usage = choices[0].get("usage")
-    return usage
