@@ -201,7 +201,7 @@ class Simulation:
         return "\n".join([*lines, *[self.describe(one) for one in self.broken[:10]]])
 
     def describe(self, one: PlayedSchedule) -> str:
-        """Return what broke in a schedule, and how to repeat it."""
+        """Describe what broke in a schedule, and how to repeat it."""
         lines = [f"  seed {one.seed}, {one.ground.replace('_', ' ')}:", *[f"    {found}" for found in one.broken[:5]]]
         return "\n".join([*lines, f"    Repeat it with: {self.repeat.format(seed=one.seed, ground=one.ground)}"])
 
