@@ -109,7 +109,8 @@ async def test_answers_of_earlier_runs_are_known_if_a_client_sends_only_the_last
     asked = {"role": "user", "content": "What is new?"}
     second = await agent("", "Account 4711 waits for 500.").run([*said, asked])
     last = [asked, {"role": "assistant", "content": second.output}, {"role": "user", "content": "Then go ahead."}]
-    assert (await agent("", call("transfer", account="4711", amount=500), "done").run(last)).output == "done"
+    result = await agent("", call("transfer", account="4711", amount=500), "done").run(last)
+    assert (result.completed, result.output) == (True, "done")
 
 
 async def test_result_that_a_fork_is_given_is_not_text_from_outside_when_it_is_resumed():
