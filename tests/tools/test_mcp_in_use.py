@@ -14,7 +14,20 @@ from fastmcp import Context, FastMCP
 from fastmcp.tools.base import ToolResult as Given
 from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents, ToolListChangedNotification
 
-from kaname import Agent, Approve, ConfigError, Flow, InvalidState, ScriptedModel, call, tool
+from kaname import (
+    Agent,
+    AgentOrchestrator,
+    Approve,
+    ConfigError,
+    ExecutionMonitor,
+    Flow,
+    InvalidState,
+    ScriptedModel,
+    StateManager,
+    TaskPlanner,
+    call,
+    tool,
+)
 from kaname.policies.content.guardrails.policy import Guardrails
 from kaname.policies.content.guardrails.tool_rules import ToolRule
 from kaname.policies.failure.tool_fallback import FallbackStrategy
@@ -491,6 +504,21 @@ async def test_a_replay_knows_the_tools_of_servers(tmp_path):
         run = (await made.run("go")).run_id
     later = Agent(ScriptedModel([]), mcp_servers={"s": make()}, journal=tmp_path / "j.db")
     assert (await later.replay(run)).same
+    await later.close()
+
+
+async def test_replay_of_a_plan_knows_the_tools_of_servers(tmp_path):
+    def orchestrator(*replies):
+        planner = TaskPlanner(ScriptedModel([*replies]))
+        monitor = ExecutionMonitor(judge=False)
+        return AgentOrchestrator(planner, monitor, StateManager(tmp_path / "tasks.db"), mcp_servers={"s": make()})
+
+    step = {"name": "sum", "tool_name": "add", "arguments": {"a": 1, "b": 2}}
+    async with orchestrator(json.dumps({"description": "add", "steps": [step]})).agent as made:
+        result = await made.run("go")
+    assert (result.stop.kind, result.output) == ("completed", 3)
+    later = orchestrator().agent
+    assert (await later.replay(result.run_id)).same
     await later.close()
 
 

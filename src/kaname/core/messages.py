@@ -446,6 +446,12 @@ def person_source(name: str) -> str:
     return f"user {name}" if name else "another user"
 
 
+def hold_outside_text(said: Iterable[Message], messages: Iterable[Message]) -> bool:
+    """Return True if others may have written something in a conversation that no tool of the agent has brought: what the user
+    quotes in a message (`said`), or an earlier answer that no run of the agent has given (`messages`)."""
+    return any(one.quotes for one in said) or any(one.is_retold for one in messages)
+
+
 def said_by(message: Message, speaker: str, user: str) -> Message:
     """Return a message of a person as it stands in a run of `user`: the words of anybody else have a source."""
     own, other = person_source(user), "" if speaker == user else person_source(speaker)

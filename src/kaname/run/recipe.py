@@ -10,6 +10,7 @@ from ..core.codec import digest
 from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
 from ..core.events import Interjected, Opened, Received
+from ..core.messages import hold_outside_text
 from ..core.notices import notice
 from ..core.people.labels import FLOW
 from ..core.record import replace
@@ -110,8 +111,8 @@ def for_run(recipe: Recipe, state: State, opening: Sequence[Any], known: dict[st
     if known["bring text"] or others or FLOW in state.custom:
         return with_flow(recipe)
     new = [fact.message for fact in opening if isinstance(fact, Received | Interjected)]
-    quoted = any(one.role == "user" and one.quotes for one in (*state.said, *new))
-    return with_flow(recipe) if quoted or any(one.is_retold for one in (*state.messages, *new)) else recipe
+    said = [*state.said, *[one for one in new if one.role == "user"]]
+    return with_flow(recipe) if hold_outside_text(said, (*state.messages, *new)) else recipe
 
 
 def with_flow(recipe: Recipe) -> Recipe:

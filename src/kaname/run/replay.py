@@ -46,6 +46,7 @@ from ..models.providers.replay import ReplayModel, without_folder
 from ..people.left import LEFT
 from ..policies.permission.flow.outbox import OUTBOX
 from ..stores.memory import MemoryJournal
+from ..strategies.orchestrate import Orchestrate
 from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
 from .recipe import describe, for_run, with_flow
@@ -179,7 +180,7 @@ async def replay(
     state = await load(journal, *first.base) if first.base else State()
     state.seq = 0
     stand_ins = {name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}
-    offline = recipe.with_changes(tools={**recipe.tools, **stand_ins}) if unstarted else recipe
+    offline = _with_stand_ins(recipe, stand_ins) if unstarted else recipe
     again = await _Rerun(for_run(offline, state, _opening(events), {}), state, events, rerun_pure_tools, deps).facts()
     changes, difference = tuple(_changes(then, now, unstarted, recipe)), _first_difference(events, again, blind=bool(unstarted))
     if difference is None and unstarted:
@@ -187,6 +188,13 @@ async def replay(
         if any(_changes(then, others, unstarted, recipe)):
             difference = Difference(next((e.seq for e in events if isinstance(e.body, ModelReplied)), 0), "", "", prompt=True)
     return Replay(run_id, difference, changes)
+
+
+def _with_stand_ins(recipe: Recipe, stand_ins: Mapping[str, Action]) -> Recipe:
+    tools, strategy = {**recipe.tools, **stand_ins}, recipe.strategy
+    if isinstance(strategy, Orchestrate):  # it checks plans against the tools
+        strategy = replace(strategy, tools=tools)
+    return recipe.with_changes(tools=tools, strategy=strategy)
 
 
 def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str], Sequence[Any]]]:

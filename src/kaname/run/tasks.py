@@ -105,7 +105,15 @@ async def _begin(scope: Scope, run: Run[Any]) -> None:
 
 def look_after(work: Any, name: str | None = None) -> None:
     _keeping.add(task := asyncio.create_task(work, name=name))
-    task.add_done_callback(_keeping.discard)
+    task.add_done_callback(_let_go)
+
+
+def _let_go(task: asyncio.Task[None]) -> None:
+    """Log how it failed: nobody awaits it. The task's record is safe, and the next run of its conversation reads that."""
+    _keeping.discard(task)
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        said = " | ".join(str(problem).splitlines())
+        getLogger("kaname").warning("work in the background was lost sight of: %s: %s", type(problem).__name__, said)
 
 
 async def _wait_here(run: Run[Any], journal: Journal) -> None:

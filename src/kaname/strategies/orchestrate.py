@@ -73,14 +73,14 @@ class Attempt:
 
 @record
 class Orchestrate(StrategyBase):
-    """`misuse`: what is wrong with the use of a tool. `approve`: a person sees every plan before it is carried out.
+    """`misuse`: what is wrong with the use of one of the tools. `approve`: a person sees every plan before it is carried out.
 
     `limits`: of the whole run, by their kind: `deadline` in seconds, `budget` in dollars. `planner`, `monitor`: the tools that
     plan and evaluate in the place of the model; what they say is the result of a call, so that it is recorded.
     """
 
     tools: Mapping[str, Action]
-    misuse: Callable[[Use], Iterable[str]]
+    misuse: Callable[[Use, Mapping[str, Action]], Iterable[str]]
     ask: str
     max_revisions: int = 3
     judges: bool = True
@@ -186,7 +186,7 @@ class Orchestrate(StrategyBase):
     def build_graph(self, plan: ExecutionPlan) -> Graph:
         """Return the graph of a plan that can be carried out. Raises `BadPlan`."""
         pure = {name for name, tool in self.tools.items() if tool.effect == "pure"}
-        graph = graph_of(plan, self.misuse, pure.__contains__)
+        graph = graph_of(plan, lambda use: self.misuse(use, self.tools), pure.__contains__)
         self._check_time(graph)
         return graph
 

@@ -170,13 +170,14 @@ def strategy_of(settings: TaskPlanner, tools: ToolRegistry, model: Callable[[], 
             made = simple_form(choice_schema(tuple([_with_references(tool) for tool in strategy.plan_tools()]), ""))
         return replace(made, planning=settings.instructions) if settings.instructions else made
 
-    def misuse_of(use: Any) -> list[str]:
-        known = {name: tool for name, tool in tools.items() if name not in (PLANNER, MONITOR)}
-        return [text for _, text in misuse(use, known)]
-
     given = {"max_revisions": settings.max_revisions, "approve": settings.approve, "form": form, **more}
-    strategy = Orchestrate(tools, misuse_of, ASK, **given)
+    strategy = Orchestrate(tools, _misuse, ASK, **given)
     return strategy
+
+
+def _misuse(use: Any, tools: Mapping[str, Action]) -> list[str]:
+    known = {name: tool for name, tool in tools.items() if name not in (PLANNER, MONITOR)}
+    return [text for _, text in misuse(use, known)]
 
 
 def _with_references(tool: Action) -> ToolSpec:

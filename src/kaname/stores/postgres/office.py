@@ -8,7 +8,7 @@ from contextlib import suppress
 from logging import getLogger
 from typing import Any, TypeVar
 
-from ...core.errors import JournalUnreachable
+from ...core.errors import JournalError, JournalUnreachable
 from ...core.notices import notice
 from ..journal import RunHold
 from .address import Address
@@ -20,6 +20,7 @@ from .thread import PostgresThread
 from .writer import Append, Settlement, Writer
 
 T = TypeVar("T")
+_LONGEST_PAUSE = 8.0  # seconds between two tries
 _SYNC = "SELECT setting, source FROM pg_settings WHERE name = 'synchronous_commit'"
 
 
@@ -84,11 +85,14 @@ class Office:
         task.add_done_callback(self._insisting.discard)
 
     async def _retry(self, work: Statement[Any]) -> None:
+        """Try until it succeeds. A server may also refuse it for a while, such as a replica before it is promoted."""
+        pause = 1.0
         while True:
-            await asyncio.sleep(1.0)
-            with suppress(JournalUnreachable):
+            await asyncio.sleep(pause)
+            with suppress(JournalError):
                 await self._connections.read(work)
                 return
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def held_runs(self) -> list[str]:
         return [run for run in tuple(self._held) if self.is_held(run)]

@@ -21,7 +21,7 @@ class RecordedServerTool(ActionBase):
     """
 
     description = ""
-    parameters: Mapping[str, Any] = {"type": "object"}
+    parameters: Mapping[str, Any] = {"type": "object", "additionalProperties": True}  # which ones it takes is not recorded
 
     def __init__(self, name: str, events: Sequence[Event], served_by: tuple[str, str], more: Sequence[Any]) -> None:
         self.name = name

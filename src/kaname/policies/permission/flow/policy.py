@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ....core.demands import Ask, Wait
 from ....core.errors import ConfigError
-from ....core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
+from ....core.messages import ModelReply, ModelRequest, ToolCall, ToolResult, hold_outside_text
 from ....core.notices import Notice, join_notices, notice
 from ....core.people.labels import FLOW, read_labels
 from ....core.people.visible import visible_line
@@ -185,7 +185,7 @@ class Flow(Policy):
     def _concerns(self, agents: Sequence[Recipe], view: RunView) -> bool:
         """Return True if the user has chosen this policy, or if it is a default and concerns the tools of these agents."""
         state = view.state
-        outside = any(one.quotes for one in state.said) or any(one.is_retold for one in state.messages)
+        outside = hold_outside_text(state.said, state.messages)
         return not self.about.is_default or self.labelled.concern([agent.tools for agent in agents], outside)
 
     def _is_tainted(self, view: RunView) -> bool:
