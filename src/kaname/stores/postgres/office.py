@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from logging import getLogger
 from typing import Any, TypeVar
 
+from ...core.durations import backoff
 from ...core.errors import JournalError, JournalUnreachable
 from ...core.notices import notice
 from ..journal import RunHold
@@ -86,13 +88,11 @@ class Office:
 
     async def _retry(self, work: Statement[Any]) -> None:
         """Try until it succeeds. A server may also refuse it for a while, such as a replica before it is promoted."""
-        pause = 1.0
-        while True:
-            await asyncio.sleep(pause)
+        for failures in count(1):
+            await asyncio.sleep(backoff(failures, 1.0, _LONGEST_PAUSE))
             with suppress(JournalError):
                 await self._connections.read(work)
                 return
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def held_runs(self) -> list[str]:
         return [run for run in tuple(self._held) if self.is_held(run)]
