@@ -145,6 +145,22 @@ async def test_what_is_compensable_is_undone_first():
     assert len(log) == 2
 
 
+async def test_fork_does_not_undo_a_call_with_which_the_older_run_has_gone_on():
+    order = []
+
+    def undo(n: int):
+        order.append(f"undo {n}")
+
+    log, _, agent = world("compensable", undo=undo)
+    first = await agent.run("go")
+    started = (await kinds(agent, first.run_id)).index("ToolStarted") + 1
+    fork = await agent.fork(first.run_id, at=started)
+    ((key, question),) = fork.questions.items()
+    assert f"run {first.run_id} started it and may have gone on with it, so it was not undone" in question.prompt
+    assert (await agent.resume(fork.run_id, {key: {"result": "acted 1"}})).output == "done"
+    assert (order, len(log)) == ([], 1)
+
+
 async def test_resume_on_a_completed_run_returns_its_result_and_writes_nothing():
     agent = Agent(adding(), [add], journal="memory")
     result = await agent.run("go")

@@ -38,6 +38,9 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
     context = scope.tool_context(call.id, started.key, started.attempt)
     options = options_of(tool)
     if started.effect == "compensable" and options.undo is not None:
+        if (other := started.key.removesuffix(f":{call.id}")) != scope.run_id:
+            why = notice("effect.forked", "run {run} started it and may have gone on with it, so it was not undone", run=other)
+            return _ask(started, scope, why)
         outcome = await _repair(options.undo, prepared, context)
         return (
             _ask(started, scope, notice("effect.undo_failed", "undoing it failed: {it}", it=str(outcome)))
