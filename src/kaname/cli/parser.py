@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ from .messages.work_options import WORK
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line. argparse does not assign words that come after an option: they are assigned here."""
     args: argparse.Namespace
-    args, rest = parser().parse_known_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    args, rest = parser(words[0] if words else "").parse_known_args(words)
     if len(rest) == 1 and getattr(args, "other", "") is None and not rest[0].startswith("-"):
         args.other = rest[0]  # `runs fork RUN --at 3 "…"`
     elif rest and isinstance(getattr(args, "what", None), list) and not any(word.startswith("-") for word in rest):
@@ -29,7 +31,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def parser() -> Parser:
+def parser(wanted: str = "") -> Parser:
+    """Return the parser. If `wanted` is the name of a command, the others are only listed: their options take time to make."""
     translate_usage()
     about = say(
         "Run and serve agents whose work survives a crash.", "クラッシュしても再開できるエージェントを実行・公開します。"
@@ -39,7 +42,12 @@ def parser() -> Parser:
     version = say("Show the version and exit.", "バージョンを表示して終了します。")
     top.add_argument("--version", action="version", version=f"kaname {__version__}", help=version)
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
-    for command in (*COMMANDS, *WORK, *LEARNING, *PROTECTION):
+    every = (*COMMANDS, *WORK, *LEARNING, *PROTECTION)
+    is_known = any(command.name == wanted for command in every)
+    for command in every:
+        if is_known and command.name != wanted:
+            commands.add_parser(command.name, help=say(command.english, command.japanese))
+            continue
         made = _add_command(commands, command)
         made.set_defaults(command=command.name)
         if command.commands:
