@@ -17,7 +17,7 @@ PORTS = ("ModelBase", "ActionBase", "ContextBase", "SinkBase", "StrategyBase", "
 
 _PRIVATE = re.compile(r"(?<!self)(?<!cls)(?<!\bos)(?<!\bsys)\._(?!replace\()[a-z]|\bimport (?:\w+, )*_[a-z]")
 _MODULE_OF_PRIVATE = re.compile(r"[\"']kaname(?:\.\w+)*\._[a-z]")
-_SENTENCE_END = re.compile(r"[.!?？！].*。|。.*[.!?？！]", re.DOTALL)
+_SENTENCE_END = re.compile(r"\(\?<=\[[^\]]*[.。]")
 _VAGUE = re.compile(r"Returns? (?:what|why|how|who|whose|which|where|when)\b")
 _ESTIMATES = re.compile(r"_?(tokens_of|tokens_in|(estimated?|count|approximate|guess)_tokens)")
 _PARTICIPLES = {"told", "given", "found", "held"}
@@ -199,15 +199,11 @@ def file_locks() -> Iterator[str]:
 
 
 def sentence_splitters() -> Iterator[str]:
-    """Yield the regular expressions that know the ends of sentences, Japanese and English: 。 next to . ! or ?, in a character
-    class or an alternative, at the top of a file."""
+    """Yield the regular expressions that cut a text after the end of a sentence: 。 or . in a class that must stand before."""
     for module in modules():
-        for node in module.tree.body:
-            if isinstance(node, ast.Assign) and _calls(node.value) == "compile":
-                name = ast.unparse(node.targets[0])
-                text = ast.unparse(node.value)
-                if re.search(r"SENTENCE|STOP\b", name) and _SENTENCE_END.search(text):
-                    yield f"{module.name}:{node.lineno} {name}"
+        for node in nodes(module.tree):
+            if _calls(node) in ("compile", "split") and _SENTENCE_END.search(ast.unparse(node)):
+                yield f"{module.name}:{node.lineno}"
 
 
 def vague_docstrings() -> Iterator[str]:

@@ -7,10 +7,10 @@ import ctypes.util
 import io
 import json
 import os
-import re
 import wave
 from typing import Any
 
+from ...core.sentences import split_sentences
 from ..process.child import Job, Refused
 
 _IPA, _UTF8, _RETRIEVAL = 0x02, 1, 1
@@ -46,7 +46,7 @@ def speak(job: Job) -> tuple[dict[str, Any], list[bytes]]:
         if voice not in _state["kokoro"].VOICES:
             raise Refused(f"there is no Japanese voice {voice!r}; there are {', '.join(_state['kokoro'].VOICES)}")
         pieces = []
-        sentences = [one for one in re.split(r"(?<=[。！？!?\n])", said) if one.strip()]
+        sentences = split_sentences(said)
         for number, sentence in enumerate(sentences, 1):
             audio, rate = _state["kokoro"].synthesize(sentence, voice=voice, speed=speed)
             pieces += [audio, np.zeros(int(0.3 * rate), np.float32)]
@@ -83,13 +83,13 @@ def _piper(phonemes: str, speed: float) -> Any:
 def _phonemes(text: str) -> list[str]:
     """Return the sounds of a text, sentence by sentence, as espeak-ng hears them."""
     library, made = _state["espeak"], []
-    for sentence in re.split(r"(?<=[.!?;:\n])\s+", text):
+    for sentence in split_sentences(text, also=";:"):
         words = ctypes.c_char_p(sentence.encode())
         place, clauses = ctypes.pointer(words), []
         while place.contents.value:
             clauses.append(library.espeak_TextToPhonemes(place, _UTF8, _IPA).decode())
         if any(clauses):
-            made.append(", ".join(clauses) + ("?" if sentence.rstrip().endswith("?") else "."))
+            made.append(", ".join(clauses) + ("?" if sentence.endswith("?") else "."))
     return made
 
 
