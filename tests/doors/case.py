@@ -23,6 +23,7 @@ from .features import FEATURES
 
 assert served  # it adds its ways to `WAYS`
 _SHM = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+_HANGS = 300  # seconds: a case takes 30 ms, and many times that on a busy machine
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def run_case(seed: int, features: tuple[str, ...] | None = None, *, show: bool =
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                asyncio.run(asyncio.wait_for(play(made), 20))
+                asyncio.run(asyncio.wait_for(play(made), _HANGS))
             except Exception as error:
                 made.ledger.fail("the case", error)
         if show:
