@@ -8,7 +8,7 @@ def look_dead(journal: SqliteJournal | PostgresJournal) -> None:
     if isinstance(journal, SqliteJournal):
         journal._place.release_owner()
     else:
-        journal._own._heartbeat._beating.cancel()
+        journal._own.heartbeat._beating.cancel()
 
 
 def fall_silent(journal: PostgresJournal) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from kaname import Agent, ScriptedModel, ToolContext, Worker, call, tool
+from kaname.core.events import ToolStarted
 from kaname.core.messages import ToolResult
 from kaname.kernel.stores import Wanted
 from kaname.stores.default import choose
@@ -58,9 +59,15 @@ def answer(request):
     return SCRIPT[turn[::-1].index("user") // 2]
 
 
+def stand_still(event):
+    """Stop this process between the fact that announces its first payment, and the payment."""
+    if isinstance(event.body, ToolStarted) and event.body.call.name == "pay" and os.environ.pop("FLEET_STANDS_STILL", ""):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def make_agent(journal):
     rules = [max_steps(100), no_repeats(None), per_tool(None)]
-    return Agent(Slow(answer), [look, pay], name="clerk", journal=journal, stops=rules)
+    return Agent(Slow(answer), [look, pay], name="clerk", journal=journal, stops=rules, sinks=[stand_still])
 
 
 class Fleet:
@@ -74,11 +81,16 @@ class Fleet:
         self.journal, self.workers = journal, []
         self.folder = folder
 
-    def start(self):
+    def start(self, **environment):
         """Start a worker, and return when it works."""
         command = [sys.executable, "-m", "tests.work.fleet", self.journal]
         worker = warm.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, text=True, cwd=ROOT, also="asyncpg,procrastinate"
+            command,
+            env={**self.environment, **environment},
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            also="asyncpg,procrastinate",
         )
         assert worker.stdout.readline().strip() == "up"
         self.workers.append(worker)

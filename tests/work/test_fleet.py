@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,10 @@ async def resumed(journal, run_id):
     return any([isinstance(event.body, Resumed) async for event in journal.read(run_id)])
 
 
+def stands_still(process):
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 @pytest.mark.parametrize("kind", ["postgres", *nightly("sqlite", "procrastinate")])
 async def test_workers_are_killed_and_drained_and_no_run_is_lost(kind, request, tmp_path, monkeypatch):
     """Four workers: three are killed, one is drained, and PostgreSQL is restarted."""
@@ -71,25 +76,26 @@ async def test_workers_are_killed_and_drained_and_no_run_is_lost(kind, request, 
 
 
 async def test_worker_that_was_stopped_and_wakes_later_is_fenced_off(url, tmp_path, monkeypatch):
-    """A is stopped in the middle of its runs; B takes them over within twice the time to live; A wakes; B is killed."""
+    """A is stopped right before a payment; B takes its runs over within twice the time to live, and pays; A wakes; B is killed.
+
+    A pays nothing that B has paid."""
     monkeypatch.setenv("FLEET_FOLDER", str(tmp_path))
     ttl = 1.5
     place = url.replace("ttl=0.6&patience=5", f"ttl={ttl}&patience=30")
     journal, fleet = choose(place), Fleet(place, tmp_path, FLEET_PACE="2")
     agent = make_agent(journal)
     try:
-        zombie = await asyncio.to_thread(fleet.start)
-        runs = [await agent.submit(f"go {number}") for number in range(3)]
+        zombie = await asyncio.to_thread(fleet.start, FLEET_STANDS_STILL="yes")
+        for number in range(3):
+            await agent.submit(f"go {number}")
+        await until(lambda: stands_still(zombie))
+        stopped, runs = time.monotonic(), [card.run_id for card in await journal.runs()]
+        other = await asyncio.to_thread(fleet.start)
         async with asyncio.timeout(60):
-            while sum([card.seq > 3 for card in await journal.runs()]) < 3:
-                await asyncio.sleep(0.05)
-        other = await asyncio.to_thread(fleet.start)  # it finds nothing to take
-        zombie.send_signal(signal.SIGSTOP)
-        stopped = time.monotonic()
-        async with asyncio.timeout(60):
-            while sum([await resumed(journal, run) for run in runs]) < 3:
+            while sum([await resumed(journal, run) for run in runs]) < len(runs):
                 await asyncio.sleep(0.05)
         assert time.monotonic() - stopped < 2 * ttl + 30, "taken over; half a minute is for a busy machine"
+        await until(fleet.paid)
         zombie.send_signal(signal.SIGCONT)
         await asyncio.sleep(1.0)
         other.kill()

@@ -40,3 +40,11 @@ class Family:
     def spent(self) -> Usage:
         """Return the usage of the children so far."""
         return sum([one.usage for one in self.children.values()], NOTHING)
+
+    def raise_caught(self) -> None:
+        """Raise the question of a child, or why one could not be recorded. The tool may have caught it, and it must not."""
+        if (question := self.question) is not None:
+            self.question = None
+            raise question
+        if self.failure is not None:  # the child is resumed with this run: for the model, it has not failed
+            raise self.failure

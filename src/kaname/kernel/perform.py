@@ -291,6 +291,8 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
+    if tool.effect != "pure" and (asking := scope.lease.confirm()) is not None:
+        await asking
     if call.id in scope.families:
         scope.families[call.id].question = scope.families[call.id].failure = None
     within, counted = inside.set(scope.threads), working_for.set(None if tool.effect == "pure" else scope.threads)
@@ -301,11 +303,7 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
         working_for.reset(counted)
         inside.reset(within)
     if (family := scope.families.get(call.id)) is not None:
-        if (question := family.question) is not None:  # the tool has caught it, and it must be asked
-            family.question = None
-            raise question
-        if family.failure is not None:  # the child is resumed with this run: for the model, it has not failed
-            raise family.failure
+        family.raise_caught()
     if isinstance(outcome, Failure):
         log_failure(call.name, outcome, scope.run_id)
         outcome = ToolResult(error=str(outcome))

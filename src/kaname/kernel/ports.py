@@ -173,16 +173,25 @@ class Journal(Protocol):
     async def close(self) -> None: ...
 
 
+def still_held() -> None:
+    """Return None: the lease of a process ends only with the process."""
+
+
 class Lease(NamedTuple):
     """The right to write a run: the owner's epoch, and the number of the last fact.
 
     `before`: what happened to the previous owner. "died": its process ended without releasing the lease. "overtaken": the
     lease was taken from it, and it may still be at work. Otherwise it released the lease.
+
+    `confirm` is called right before an action that cannot be taken back. It returns None as long as no other process can have
+    taken the lease because this one was silent. Otherwise it returns an awaitable that asks the journal, and raises
+    `RunSuperseded` if another process has the lease.
     """
 
     epoch: int
     seq: int
     before: str = ""
+    confirm: Callable[[], Awaitable[None] | None] = still_held
 
 
 class Change(NamedTuple):

@@ -42,7 +42,7 @@ from .chain import join_policies, join_rules, overrides, policies_with
 from .channel import Channel
 from .door import decide
 from .family import Family
-from .ports import Action, Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
+from .ports import Action, Admission, Journal, Lease, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 from .threads import AtWork, inside
 from .view import Fetch, Summarise
 
@@ -58,13 +58,13 @@ class Scope:
         recipe: Recipe,
         journal: Journal,
         *,
-        epoch: int,
+        lease: Lease,
         state: State,
         sinks: Sequence[Sink] = (),
         channel: Channel | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self.run_id, self.root, self.journal, self.epoch, self.state = run_id, recipe, journal, epoch, state
+        self.run_id, self.root, self.journal, self.lease, self.state = run_id, recipe, journal, lease, state
         self.team: Mapping[str, Recipe] = dict(recipe.team) if recipe.team else {}
         self.channel, self.now = channel, clock or steady_clock()
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
@@ -300,16 +300,16 @@ class Scope:
         try:  # 1. durable
             if type(events[-1].body) is Stopped and self.is_at_work:
                 self.keeps_lease = True
-                await self.journal.append(events, self.epoch, keep=True)
+                await self.journal.append(events, self.lease.epoch, keep=True)
             else:
-                await self.journal.append(events, self.epoch)
+                await self.journal.append(events, self.lease.epoch)
         except (TypeError, ValueError, RecursionError) as problem:
             waited = [event for event in events if event.seq <= self.state.seq]  # the reply that is true already
             refusal = self._refusal(events[len(waited) :] or events, problem)
             if not waited or len(waited) == len(events):
                 raise refusal from problem
             events = waited
-            await self.journal.append(events, self.epoch)
+            await self.journal.append(events, self.lease.epoch)
         last, pauses = events[-1].seq, False
         while self._appending and self._appending[0].seq <= last:  # an earlier one too, whose recorder was cancelled
             event = self._appending.popleft()
@@ -459,7 +459,7 @@ class Scope:
 
     async def _note_found(self, name: str, data: Any) -> None:
         """Record what was found, unless the run is only looked at: answers are checked before the run is opened."""
-        if self.epoch:
+        if self.lease.epoch:
             await self.record(custom(name, data, shown=False))  # it may be one person's alone
 
     def _recorded_value(self, name: str, number: int) -> Any:

@@ -40,6 +40,7 @@ from .request import QUEUED, RunRequest, SharedSession
 from .turns import Recent, claim_run, turn_of, until_over
 
 FORK = "fork"  # the source of a result that the caller of a fork has written
+_UNCLAIMED = Lease(0, 0)  # of a run that is only looked at
 _BUSY, _PAUSE = 10.0, 0.05  # seconds that a task may be at work before it takes an answer, and between two tries
 
 
@@ -190,7 +191,7 @@ class Opener:
         sent, answers = await self._admit_answers(request.answers, request.by, state)
         _check_can_resume(request, state, answers)
         check_strategy(run_id, state, self.recipe)
-        scope = self._scope(request, 0, state, channel)
+        scope = self._scope(request, _UNCLAIMED, state, channel)
         known, rests = await self._take_answers(request, scope, answers)
         if rests:
             await self._show_past(request, channel)
@@ -200,7 +201,7 @@ class Opener:
         await self._show_past(request, channel)
         if hold.lease.seq != state.seq:  # another process has continued it in the meantime
             state = await load(self.journal, run_id)
-            scope = self._scope(request, 0, state, channel)
+            scope = self._scope(request, _UNCLAIMED, state, channel)
             known, rests = await self._take_answers(request, scope, answers)
             if rests:
                 return scope
@@ -208,7 +209,7 @@ class Opener:
         if state.stop is not None and state.stop.kind == "cancelled":  # else their questions could expire into a yes
             await stop_waiting_children(self.journal, run_id, state.stop.detail)
         facts, words = state.facts, _words(known, sent, answers, state)
-        hold.scope, scope.epoch = scope, hold.lease.epoch
+        hold.scope, scope.lease = scope, hold.lease
         await self._record_resumed(request, scope, hold.lease, known, words)
         if request.queued:  # a worker executes it
             return scope
@@ -362,7 +363,7 @@ class Opener:
             if hold.lease.seq:
                 raise RunExists(request.run_id)
             state.seq = 0
-            hold.scope = scope = self._scope(request, hold.lease.epoch, state, channel, facts)
+            hold.scope = scope = self._scope(request, hold.lease, state, channel, facts)
             await self._record(scope, facts)
         except BaseException as problem:  # released at once if the first facts cannot be recorded
             await hold.release(type(problem), problem)
@@ -381,11 +382,11 @@ class Opener:
             await scope.record(Stopped(Stop("cancelled", notice("run.cancelled_at_start", "cancelled while it was starting"))))
             raise
 
-    def _scope(self, request: RunRequest, epoch: int, state: State, channel: Channel, opening: Sequence[Fact] = ()) -> Scope:
+    def _scope(self, request: RunRequest, lease: Lease, state: State, channel: Channel, opening: Sequence[Fact] = ()) -> Scope:
         """Return the scope of a run, with what the program lends to it. `opening`: the facts that are about to be recorded."""
         state.agent = state.agent or self.recipe.name
         recipe = for_run(self.recipe, state, opening, self._known)
-        scope = Scope(request.run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
+        scope = Scope(request.run_id, recipe, self.journal, lease=lease, state=state, sinks=self.sinks, channel=channel)
         scope.deps, scope.open_child, scope.guarded = request.deps, run_child, with_flow
         return scope
 

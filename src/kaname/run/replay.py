@@ -40,7 +40,7 @@ from ..kernel.arguments import shown_arguments
 from ..kernel.bases import ActionBase, optional, options_of
 from ..kernel.load import load, read_run
 from ..kernel.loop import advance
-from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext
+from ..kernel.ports import Action, Journal, Lease, Policy, Recipe, ToolContext
 from ..kernel.scope import COMPACTED, Scope
 from ..models.providers.replay import ReplayModel, without_folder
 from ..people.left import LEFT
@@ -218,8 +218,9 @@ class _Rerun:
         self._model = ReplayModel(_as_given(self.events, state.replied))
         self._decided, self._begun = list[Event](), Counter[str]()
         self._clock, self._journal = _Clock(self.events, self._decided), MemoryJournal()
+        recipe, lease = self._offline(recipe), Lease(0, 0)
         self._scope = scope = Scope(
-            events[0].run_id, self._offline(recipe), self._journal, epoch=0, state=state, sinks=[self._count], clock=self._clock
+            events[0].run_id, recipe, self._journal, lease=lease, state=state, sinks=[self._count], clock=self._clock
         )
         scope.deps, scope.guarded, scope.recalled = deps, with_flow, _brought_in(self.events, state.replied)
 
@@ -269,14 +270,14 @@ class _Rerun:
     async def _begin(self, stage: _Stage) -> None:
         """Record what came from outside, at its time."""
         scope, state = self._scope, self._scope.state
-        scope.epoch = (await self._journal.claim(scope.run_id, takeover=True)).epoch  # a stop has ended the lease before it
+        scope.lease = await self._journal.claim(scope.run_id, takeover=True)  # a stop has ended the lease before it
         self._clock.outside = stage.time
         if stage.stopped is not None and state.stop is None:
             begun = [one for one in stage.begun if one.call.id in state.open and one.call.id not in state.results]
             unread, scope.inbox = [one for one in scope.inbox if isinstance(one, Interjected)], []
             await scope.record(*begun, *unread, stage.stopped)
             self._begun.subtract([one.call.id for one in begun])  # running them again is the same start
-            scope.epoch = (await self._journal.claim(scope.run_id, takeover=True)).epoch
+            scope.lease = await self._journal.claim(scope.run_id, takeover=True)
         await scope.record(*stage.inbox)
         scope.interrupted, state.interrupted = dict(state.started), list(state.started)  # those that a person was asked about
         for call_id in [body.key.removeprefix(RESULT) for body in stage.inbox if isinstance(body, Answered)]:

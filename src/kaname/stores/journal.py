@@ -20,14 +20,16 @@ class RunHold:
     """A run that is executed through a journal: the epoch of its claim, and its index card as it is in the database.
 
     `before`: what became of the one that had it: "died", "overtaken", or "" if it was released. `failure`: why nothing more can
-    be written before it is claimed anew. `constant`: the values of the card that change rarely.
+    be written before it is claimed anew. `constant`: the values of the card that change rarely. `term`: the time in which this
+    process was alive when it last had the run for certain (see `postgres/owner.py`).
     """
 
-    __slots__ = ("before", "card", "constant", "epoch", "failure", "turn")
+    __slots__ = ("before", "card", "constant", "epoch", "failure", "term", "turn")
 
     def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, before: str = "") -> None:
         self.epoch, self.card, self.turn, self.before = epoch, card, turn, before
         self.constant: object = None
+        self.term: object = None
         self.failure: JournalError | None = None
 
     def fail(self, problem: JournalError) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary, finalize
 
-from ...core.errors import JournalError, JournalUnreachable, RunBusy, RunNotFound
+from ...core.errors import JournalError, JournalUnreachable, RunBusy, RunNotFound, RunSuperseded
 from ...core.events import Event, Opened, Stopped
 from ...core.notices import notice
 from ...core.runs import RunInfo, index
@@ -23,7 +23,7 @@ from ..journal import RunHold, SqlJournal
 from ..ledger import SqlLedger
 from ..marks import SqlMarks
 from ..media import MARK, detach_media
-from ..refusals import busy_text
+from ..refusals import busy_text, superseded_text
 from ..removal import delete_run, prune_runs
 from ..rows import fact_row, row_sum
 from ..sql import Steps
@@ -33,7 +33,7 @@ from .arrivals import EVERYTHING
 from .connections import Connection
 from .database import CARD_COLUMNS, PostgresDatabase
 from .office import Office
-from .owner import alive, describe_owner
+from .owner import alive, clock, describe_owner
 from .procrastinate import ProcrastinateQueue
 from .queue import PostgresQueue
 from .writer import Append, card_values
@@ -55,6 +55,7 @@ SELECT old.owner, old.claim = $3, coalesce(taken.epoch, old.epoch), coalesce(tak
 FROM old LEFT JOIN taken ON true
 """
 _SELECT_CARD = f"SELECT {CARD_COLUMNS} FROM kaname.runs AS r WHERE r.run = $1"
+_EPOCH = "SELECT epoch FROM kaname.runs WHERE run = $1"
 _RELEASE = "UPDATE kaname.runs SET owner = NULL WHERE run = $1 AND epoch = $2 AND owner = $3"
 _RELEASE_UNHEARD = "UPDATE kaname.runs SET owner = NULL WHERE run = $1 AND claim = $2 AND owner = $3"
 _ASK_TO_STOP = "INSERT INTO kaname.stops VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET reason = EXCLUDED.reason"
@@ -137,7 +138,27 @@ class PostgresJournal(SqlJournal[RunHold]):
             left.set()
             office.thread.submit(partial(self._release_claimed, office, run_id, taken))
             raise
-        return Lease(taken[0].epoch, taken[0].card.seq, taken[0].before)
+        hold = taken[0]
+        return Lease(hold.epoch, hold.card.seq, hold.before, partial(self._confirm, office, run_id, hold))
+
+    def _confirm(self, office: Office, run_id: str, hold: RunHold) -> Awaitable[None] | None:
+        """Return None if no other process can have claimed the run for our silence; else ask the database (see `Lease`)."""
+        term = office.heartbeat.term
+        return None if hold.term is term and clock() < term.until else self._ask_for_run(run_id, hold)
+
+    async def _ask_for_run(self, run_id: str, hold: RunHold) -> None:
+        """Raise `RunSuperseded` if another process has claimed the run. Return in a time in which none can."""
+        office = self._office()
+        while hold.term is not (term := office.heartbeat.term) or clock() >= term.until:
+            if clock() >= term.until:
+                await office.beat()
+                term = office.heartbeat.term
+            found = await office.read(lambda connection: connection.fetchrow(office.sql(_EPOCH), run_id))
+            if found is None:
+                raise RunNotFound(run_id)
+            if found[0] != hold.epoch:
+                raise RunSuperseded(superseded_text(run_id))
+            hold.term = term
 
     async def _claim(self, office: Office, run_id: str, takeover: bool, turn: Turn | None, taken: list[RunHold]) -> None:
         lock = self._claiming.get(run_id)
@@ -145,6 +166,7 @@ class PostgresJournal(SqlJournal[RunHold]):
             lock = self._claiming[run_id] = asyncio.Lock()
         async with lock:
             await office.begin_here()
+            term = office.heartbeat.term
             is_free = not office.is_held(run_id)
             claim = office.sql(_CLAIM.format(alive=alive("r.owner", self._address.ttl)))
             token = uuid4().hex
@@ -171,7 +193,7 @@ class PostgresJournal(SqlJournal[RunHold]):
                     raise RunBusy(busy_text(run_id, told))
                 taken.append(RunHold(epoch, RunInfo(*card), turn, before))
                 taken[0].constant = _rarely_changing(taken[0].card)
-            self._held[run_id] = taken[0]
+            taken[0].term, self._held[run_id] = term, taken[0]
 
     async def _release_unheard(self, office: Office, run_id: str, token: str, connection: Connection) -> None:
         await connection.execute(office.sql(_RELEASE_UNHEARD), run_id, token, office.me)
@@ -187,12 +209,13 @@ class PostgresJournal(SqlJournal[RunHold]):
         office = self._office()
         office.check_version()
         ends = type(events[-1].body) is Stopped and not keep
-        append = _make_append(hold, events, ends)
+        append, term = _make_append(hold, events, ends), office.heartbeat.term
         office.put(append)
         try:
             await append.future
         except JournalError as problem:  # the database is right, the card is not: the run must be claimed again
             raise (hold.failure or problem) from problem.__cause__
+        hold.term = term
         if ends:
             self._drop(run, epoch)
 

@@ -34,8 +34,8 @@ class Office:
         self._connections = Connections(address)
         self.thread = PostgresThread(address.shown, self._connections.drop)
         self.arrivals = Arrivals(self._connections, self.sql)
-        self._heartbeat = Heartbeat(self._connections, self.arrivals, self.sql)
-        self.me = self._heartbeat.name
+        self.heartbeat = Heartbeat(self._connections, self.arrivals, self.sql)
+        self.me = self.heartbeat.name
         self._writer = Writer(self._connections, self.thread, self.sql, self.me, self._ready, self.arrivals.note, self.is_held)
         self._opening = asyncio.Lock()
         self._is_open = False
@@ -49,8 +49,8 @@ class Office:
 
     def check_version(self) -> None:
         """Raise `JournalTooNew` if the journal was migrated to a version that this process does not know: it must not write."""
-        if self._heartbeat.failure is not None:
-            raise self._heartbeat.failure.with_traceback(None)
+        if self.heartbeat.failure is not None:
+            raise self.heartbeat.failure.with_traceback(None)
 
     @property
     def statements(self) -> int:
@@ -99,21 +99,21 @@ class Office:
 
     async def begin(self, *, works: bool = False) -> None:
         """Enter this process among those that execute runs. `works`: it takes them from the queue."""
-        await self.ask(lambda: self._heartbeat.begin(works=works))
+        await self.ask(lambda: self.heartbeat.begin(works=works))
 
     async def begin_here(self) -> None:
-        await self._heartbeat.begin()
+        await self.heartbeat.begin()
 
     async def wait(self, key: str, seen: int) -> None:
         """Wait for facts of a run after number `seen`, or of all runs after that place."""
-        await self.ask(lambda: self._heartbeat.wait(key, seen), gives_up=True)
+        await self.ask(lambda: self.heartbeat.wait(key, seen), gives_up=True)
 
     async def tell_of_work(self) -> None:
         """Tell the workers that a run was queued."""
         await self.ask(self.arrivals.tell_of_work)
 
     async def beat(self) -> None:
-        await self.ask(self._heartbeat.beat)
+        await self.ask(self.heartbeat.beat)
 
     def put(self, one: Append | Settlement) -> None:
         self._writer.put(one)
@@ -146,7 +146,7 @@ class Office:
 
         async def leave() -> None:
             await self._writer.finish()
-            await self._heartbeat.end()
+            await self.heartbeat.end()
             await self._connections.close()
 
         await self.thread.submit(leave)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from contextlib import suppress
+from functools import partial
 from uuid import uuid4
 
 from ...core.errors import JournalError, JournalTooNew
@@ -23,10 +25,15 @@ WITH mine AS (
     INSERT INTO kaname.owners VALUES ($1, clock_timestamp() + $2::float8 * interval '1 second', $3, $4)
     ON CONFLICT (owner) DO UPDATE SET until = EXCLUDED.until, listens = EXCLUDED.listens, works = EXCLUDED.works
 ), gone AS (DELETE FROM kaname.owners WHERE until < clock_timestamp() - interval '1 hour' AND owner <> $1)
-SELECT version, oldest, EXISTS (SELECT 1 FROM kaname.owners WHERE listens AND owner <> $1 AND until > clock_timestamp())
+SELECT version, oldest, EXISTS (SELECT 1 FROM kaname.owners WHERE listens AND owner <> $1 AND until > clock_timestamp()),
+    EXISTS (SELECT 1 FROM kaname.owners WHERE owner = $1 AND until > clock_timestamp())
 FROM kaname.journal
 """
 _LEAVING = 3.0  # seconds
+_CERTAIN = 0.9  # of the time to live; clocks differ a little, and a call takes a moment to begin
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+clock = time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
+"""Return the seconds since some moment. They pass while the machine sleeps, too, as with a closed laptop."""
 _LEAVE = "DELETE FROM kaname.owners WHERE owner = $1"
 
 
@@ -47,13 +54,27 @@ def describe_owner(owner: str) -> str:
     return notice("journal.owner", "process {process} on {host}", process=process, host=host)
 
 
+class Term:
+    """A time in which the entry of this process surely never ran out: until `until`, by the clock of this machine.
+
+    It is prolonged by each heartbeat that is answered in time. After one that was late, another term begins: in between, others
+    may have claimed runs of this process.
+    """
+
+    __slots__ = ("until",)
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+
+
 class Heartbeat:
-    """The entry of this process. `failure`: why this process must not write any more."""
+    """The entry of this process. `failure`: why this process must not write any more. `term`: until when it surely lives."""
 
     def __init__(self, connections: Connections, arrivals: Arrivals, sql: Sql) -> None:
         self._connections, self._arrivals, self._sql = connections, arrivals, sql
         self.name = f"{os.getpid()}@{socket.gethostname()}-{uuid4().hex[:12]}"
         self.failure: JournalError | None = None
+        self.term = Term(0.0)
         self._beating: asyncio.Task[None] | None = None
         self._beginning = asyncio.Lock()
         self._listens = self._is_entered = self._works = False  # as the entry says
@@ -72,11 +93,16 @@ class Heartbeat:
         listens = self._arrivals.has_readers
         values = (self.name, self._connections.address.ttl, listens, self._works)
 
-        async def work(connection: Connection) -> tuple[int, int, bool]:
-            version, oldest, others = await connection.fetchrow(self._sql(_BEAT), *values)
-            return version, oldest, others
+        async def work(connection: Connection) -> tuple[int, int, bool, bool, float]:
+            sent = clock()
+            version, oldest, others, lived = await connection.fetchrow(self._sql(_BEAT), *values)
+            return version, oldest, others, lived, sent + self._connections.address.ttl * _CERTAIN
 
-        version, oldest, others = await self._connections.patiently(lambda: self._connections.keeper.do(work))
+        version, oldest, others, lived, until = await self._connections.patiently(lambda: self._connections.keeper.do(work))
+        if lived and clock() < self.term.until:
+            self.term.until = until
+        else:
+            self.term = Term(until)
         self._arrivals.others_listen, self._listens, self._is_entered = others, listens, True
         try:
             check_version(version, oldest, self._connections.address.shown)

@@ -425,10 +425,11 @@ class _Server:
             raise JournalError(_UNREACHABLE)
         return await work(self)
 
-    async def fetchrow(self, statement: str, owner: str, ttl: float, listens: bool, works: bool) -> tuple[int, int, bool]:
+    async def fetchrow(self, statement: str, owner: str, ttl: float, listens: bool, works: bool) -> tuple[int, int, bool, bool]:
         """Renew the entry of a process, by the clock of the server."""
+        lived = self.store.until.get(owner, 0.0) > self.store.world.now
         self.store.until[owner] = self.store.world.now + ttl
-        return 0, 0, False
+        return 0, 0, False, lived
 
 
 class SimulatedDatabase(SqliteDatabase):
