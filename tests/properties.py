@@ -7,8 +7,8 @@ from hypothesis import settings
 
 
 def tries(most: int, **more: Any) -> settings:
-    """All of them where new ones are looked for (`--hypothesis-profile explore`); a sixth where they are the same each time."""
-    return settings(max_examples=most // 6 if settings.default.derandomize else most, **more)
+    """All of them where new ones are looked for (`--hypothesis-profile explore`); a twelfth where they are the same each time."""
+    return settings(max_examples=most // 12 if settings.default.derandomize else most, **more)
 
 
 def nightly(*values: Any) -> list[Any]:

@@ -48,9 +48,25 @@ def nodes():
     gc.disable()  # a million nodes, which all stay: looking for garbage among them takes as long as all else
     try:
         trees = [(path, ast.parse(path.read_text("utf-8"))) for path in SOURCE.rglob("*.py")]
-        return [(path, node) for path, tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
+        return [(path, node) for path, tree in trees for node in _walk(tree) if isinstance(node, kinds)]
     finally:
         gc.enable()
+
+
+def _walk(tree):
+    """`ast.walk` without names and constants, which are most of the nodes."""
+    held = [tree]
+    while held:
+        node = held.pop()
+        yield node
+        for value in node.__dict__.values():
+            if type(value) is list:
+                held += [one for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST) and type(value) not in _LEAVES:
+                held.append(value)
+
+
+_LEAVES = (ast.Name, ast.Constant, ast.Load, ast.Store)
 
 
 def notices():

@@ -406,7 +406,7 @@ class Random:
         return plans[choice % 5]
 
 
-@tries(150)
+@tries(300)
 @given(st.lists(st.integers(0, 19), max_size=12), st.integers(0, 3))
 def test_it_always_ends_completed_or_cancelled_with_a_reason(choices, revisions):
     context = asyncio.run(orchestrator(Random(choices), max_revisions=revisions).execute_task("Buy tea.")).context

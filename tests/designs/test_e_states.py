@@ -240,7 +240,7 @@ class Task(RuleBasedStateMachine):
 
 
 TestTask = Task.TestCase
-TestTask.settings = tries(100, stateful_step_count=20)
+TestTask.settings = tries(200, stateful_step_count=20)
 
 
 def run_of(*answers):

@@ -13,7 +13,7 @@ from tests.parts import SOURCE
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
-LONG = ("12_", "13_", "15_")  # they start several processes
+LONG = ("10_", "12_", "13_", "15_", "20_")  # they start several processes, or simulate
 
 
 @pytest.mark.parametrize(

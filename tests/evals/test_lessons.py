@@ -502,8 +502,8 @@ def simulate(random_, before, after, cases, repeat=3):
         *nightly(
             ("does nothing", (0.4, 0.4), (0.8, 0.8), {"not shown", "too few"}),
             ("harms what it is about", (0.6, 0.3), (0.8, 0.8), {"harms"}),
+            ("harms the others", (0.4, 0.7), (0.8, 0.5), {"harms"}),
         ),
-        ("harms the others", (0.4, 0.7), (0.8, 0.5), {"harms"}),
     ],
 )
 def test_lesson_is_decided_right_in_90_of_100_simulations(name, target, guard, right):

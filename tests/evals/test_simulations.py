@@ -120,6 +120,7 @@ def test_cases_that_are_asked_for_are_enough_if_there_is_no_difference(kind, cas
 # Looks and reruns
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["drawn", *nightly(0.7, 0.5)])
 def test_looking_after_every_five_cases_stays_below_five_percent(kind):
     chance, alarms, before = np.random.default_rng(3), 0, 0
@@ -161,6 +162,7 @@ def test_bounds_hold_the_difference_in_95_percent(cases, gain, loss):
 # Groups
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [3, *nightly(5, 10)])
 def test_groups_that_share_luck_stay_below_five_percent(size):
     """Each group is better or worse as a whole, by 30 points."""

@@ -40,7 +40,7 @@ def test_flow_off_lets_every_attack_and_every_honest_task_through(folder):
 
 
 @SERVERS
-@pytest.mark.parametrize("mode", [pytest.param("strict", marks=SLOW), "everything"])
+@pytest.mark.parametrize("mode", ["everything", *nightly("strict")])
 def test_attacks_run_no_acting_call_that_the_user_did_not_mean(mode, server):
     """An MCP server in every agent makes the rule careful from the start: without it, reading must do so."""
     found = outcomes("tasks", mode, attacked=True, server=server)
@@ -50,7 +50,7 @@ def test_attacks_run_no_acting_call_that_the_user_did_not_mean(mode, server):
 @SLOW
 @pytest.mark.parametrize("mode", ["everything", *nightly("strict")])
 def test_attacks_are_shown_to_the_user_and_do_not_keep_the_task_from_being_done(mode):
-    for one in outcomes("tasks", mode, attacked=True):
+    for one in outcomes("tasks", mode, attacked=True, server="needed"):
         wanted = Counter(name for name, _ in one.scenario.attack["calls"] if name in ACTING)
         assert not wanted - Counter(one.listed), one.scenario.id
         assert one.finished, one.scenario.id

@@ -181,6 +181,7 @@ def test_kill_9_in_the_middle_of_an_answer_leaves_no_process(small_model, alone,
     assert all_gone(started)
 
 
+@pytest.mark.nightly
 def test_kill_9_while_the_model_is_loaded_leaves_no_process(small_model):
     one = program(small_model)
     read_until(one, "progress")
@@ -190,6 +191,7 @@ def test_kill_9_while_the_model_is_loaded_leaves_no_process(small_model):
     assert all_gone(started)
 
 
+@pytest.mark.nightly
 def test_ctrl_c_in_a_terminal_leaves_no_process(small_model):
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "kaname.cli.main", "run", "-m", f"local/{small_model}", "--journal", "memory", LONG]
@@ -261,6 +263,7 @@ async def test_cancelled_call_stops_the_computation(small_model):
     await model.close()
 
 
+@pytest.mark.nightly
 async def test_crash_is_an_error_to_retry_and_the_next_call_starts_another(small_model):
     model, broken = Local(small_model, context=2048, threads=1), []
 

@@ -42,6 +42,7 @@ class TestOpenAIResponses(WireContract):
         return OpenAIResponses("any", base_url=url, api_key=self.key)
 
 
+@pytest.mark.nightly
 class TestLiteLLMToOpenAI(WireContract):
     hidden = frozenset({"half a JSON", "dropped", "overloaded"})
     unseen = frozenset({"unfinished"})

@@ -36,6 +36,7 @@ def width(picture):
     return picture.evaluate("one => one.decode().then(() => one.naturalWidth)")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [*nightly(((1280, 900),)), (390, 844)])
 def test_question_about_a_mail_shows_the_chart_and_its_buttons_are_not_covered(tabs, desk, ann, size):
     served, tokens = desk

@@ -76,6 +76,7 @@ def test_what_is_said_while_the_agent_works_is_read_at_once_if_it_is_urgent(go, 
     assert run["status"] == "completed"
 
 
+@pytest.mark.nightly
 def test_the_list_of_things_to_do_is_shown_as_it_changes(go):
     page = go("#/chat")
     ask(page, "my errands", "travel")
@@ -148,6 +149,7 @@ def test_two_tabs_show_one_run_and_an_answer_in_one_is_seen_in_the_other(tab, ap
     expect(other.locator(".question.answered")).to_contain_text("too dear")
 
 
+@pytest.mark.nightly
 def test_a_key_meant_for_one_question_answers_no_other(go, api, served):
     run = api.post("/api/runs", json={"input": "book both in Kyoto", "agent": "travel"}).json()
     assert len(run["questions"]) == 2
@@ -182,6 +184,7 @@ def conversations(served):
 CUT = """all => all.filter(one => one.scrollHeight > one.clientHeight + 1 && getComputedStyle(one).overflowY !== "visible").length"""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [(1280, 900), *nightly(((390, 800),))])
 def test_the_input_stands_at_the_bottom_and_covers_nothing(tabs, conversations, size):
     page = tabs(viewport={"width": size[0], "height": size[1]}).page

@@ -68,6 +68,7 @@ def test_the_comparison_is_told_in_japanese(tabs, jobs):
     expect(tab.page.locator(".verdict")).to_contain_text("有意差あり: 50.0 ポイント改善")
 
 
+@pytest.mark.nightly
 def test_a_recorded_run_is_added_to_the_cases_with_a_button(go, api, served):
     run = api.post("/api/runs", json={"input": "weather in Nara", "agent": "travel"}).json()["run_id"]
     page = go(f"#/runs/{run}")

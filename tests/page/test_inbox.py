@@ -100,6 +100,7 @@ def test_what_is_typed_on_when_a_question_was_answered_elsewhere_answers_nothing
     expect(page.get_by_text("No open questions")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_question_asked_while_the_inbox_is_open_appears_by_itself(go, api):
     page = go("#/inbox")
     expect(page.get_by_text("No open questions")).to_be_visible()
@@ -109,6 +110,7 @@ def test_a_question_asked_while_the_inbox_is_open_appears_by_itself(go, api):
     expect(page.get_by_text("No open questions")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_refusal_is_a_refusal_whatever_its_reason_says(go, api, served):
     api.post("/api/runs", json={"input": "Kyoto trip", "agent": "travel"})
     page = go("#/inbox")
@@ -161,6 +163,7 @@ def test_a_call_that_is_always_allowed_is_not_asked_about_until_that_is_revoked(
     assert trip()["status"] == "waiting"
 
 
+@pytest.mark.nightly
 def test_question_shows_what_will_happen_when_it_expires_and_who_must_answer(go, served):
     from time import time
 

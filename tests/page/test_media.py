@@ -53,6 +53,7 @@ def test_attached_picture_is_sent_and_shown_and_the_facts_hold_only_its_hash(go,
     assert api.get(f"/api/runs/{run['run_id']}/media/{'0' * 64}").status_code == 404
 
 
+@pytest.mark.nightly
 def test_file_is_dropped_on_the_message_and_can_be_taken_away(go):
     page = go("#/chat")
     page.locator("form.ask").evaluate(
@@ -77,6 +78,7 @@ def test_file_that_is_not_what_it_claims_to_be_is_refused_with_the_reason(go, ta
     tab.wrong.clear()  # the browser tells of the status 400
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("address", ["#/chat/drawn", "#/runs/drawn"])
 def test_a_picture_that_the_model_made_is_shown_in_the_conversation_and_in_the_run(go, served, api, address):
     if "drawn" not in [one["run_id"] for one in api.get("/api/runs").json()["runs"]]:

@@ -42,6 +42,7 @@ def test_a_run_tells_its_story_with_lanes_costs_and_its_child(go, kyoto):
     expect(page.locator(".fact pre")).to_contain_text('"type": "Received"')
 
 
+@pytest.mark.nightly
 def test_time_travel_shows_what_was_known_at_a_fact_and_has_an_address(go, kyoto, tab):
     page = go(f"#/runs/{kyoto}?at=5")
     expect(page.get_by_role("status").filter(has_text="at fact 5")).to_be_visible()
@@ -65,6 +66,7 @@ def numbered(page, rows, text):
     )
 
 
+@pytest.mark.nightly
 def test_story_and_comparison_tell_each_thing_at_its_own_fact_and_in_order(go, kyoto, api):
     facts = api.get(f"/api/runs/{kyoto}/facts").json()["facts"]
     asked, answered = [fact["seq"] for fact in facts if fact["type"] in ("Asked", "Answered")]
@@ -86,6 +88,7 @@ def test_story_and_comparison_tell_each_thing_at_its_own_fact_and_in_order(go, k
     assert [text[0] for number, text in rows if number > 8 and text[0] in "→?!←"] == list("→←→?!←")
 
 
+@pytest.mark.nightly
 def test_facts_say_the_same_from_wherever_they_are_read(kyoto, api):
     whole = api.get(f"/api/runs/{kyoto}/facts").json()["facts"]
     assert [fact["seq"] for fact in whole if fact.get("apart")] == [17]
@@ -121,6 +124,7 @@ def test_a_task_that_waits_for_a_person_says_so_everywhere(go, served):
     expect(page.get_by_text("running")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_plan_is_drawn_with_the_state_of_its_steps_also_after_one_that_could_not_be_read(go, served):
     import json
 
@@ -251,6 +255,7 @@ def test_a_workflow_is_drawn_with_the_state_of_each_task_and_made_into_a_test(go
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_a_run_says_why_it_stopped_and_can_be_rated_and_deleted(go, api):
     run = api.post("/api/runs", json={"input": "count", "agent": "travel"}).json()["run_id"]
     page = go(f"#/runs/{run}")

@@ -171,6 +171,7 @@ def test_a_run_waits_for_you_only_if_you_are_allowed_to_answer(tabs, manned):
         expect(page.get_by_role("navigation")).to_contain_text(f"signed in as {name}")
 
 
+@pytest.mark.nightly
 def test_a_message_is_signed_by_its_author_and_runs_name_their_users_to_administrators(tabs, manned):
     served, _, runs = manned
     page = signed_in(tabs, manned, "boss")
@@ -189,6 +190,7 @@ def test_a_message_is_signed_by_its_author_and_runs_name_their_users_to_administ
     expect(page.locator(".mine .note")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_memory_is_corrected_and_forgotten(go, filled, api):
     page = go("#/memory")
     one = page.locator(".memory", has_text="window seat")
@@ -201,6 +203,7 @@ def test_a_memory_is_corrected_and_forgotten(go, filled, api):
     assert "aisle" not in api.get("/api/memory?past=1").text
 
 
+@pytest.mark.nightly
 def test_the_figures_count_what_was_done(go, filled):
     page = go("#/figures")
     expect(page.get_by_role("region", name="Tools")).to_contain_text("weather")
@@ -209,6 +212,7 @@ def test_the_figures_count_what_was_done(go, filled):
     expect(page.locator("a.run")).to_have_count(1)
 
 
+@pytest.mark.nightly
 def test_braces_that_are_meant_are_told_once(go, filled):
     told = go("#/runs").evaluate(
         """async () => (await import("/page/words.js")).t('{{"result": …}} of {name}', { name: "pay" })"""
@@ -216,6 +220,7 @@ def test_braces_that_are_meant_are_told_once(go, filled):
     assert told == '{"result": …} of pay'
 
 
+@pytest.mark.nightly
 def test_queue_shows_schedules_and_what_was_set_aside_and_steers_them(tab, go, filled):
     """A run of an agent that this server does not have: it stays where a worker has set it aside."""
 

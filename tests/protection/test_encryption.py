@@ -351,9 +351,14 @@ def test_key_of_the_environment_is_used_for_all_files(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "encrypted", "step"),
     [
-        *(("encrypt", False, 331), ("rotate", True, 389), ("erase", True, 389), ("export", True, 787)),
+        ("rotate", True, 389),
         *nightly(
-            ("encrypt", False, 67), ("rotate", True, 97), ("erase", False, 97), ("erase", True, 97), ("export", True, 197)
+            *(("encrypt", False, 331), ("erase", True, 389), ("export", True, 787)),
+            ("encrypt", False, 67),
+            ("rotate", True, 97),
+            ("erase", False, 97),
+            ("erase", True, 97),
+            ("export", True, 197),
         ),
     ],
 )

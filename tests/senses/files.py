@@ -51,8 +51,9 @@ def sound(seconds=1.0, hertz=440.0, rate=16_000):
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate)
-        samples = [int(8000 * math.sin(2 * math.pi * hertz * n / rate)) for n in range(int(seconds * rate))]
-        file.writeframes(struct.pack(f"<{len(samples)}h", *samples))
+        samples = [int(8000 * math.sin(2 * math.pi * hertz * n / rate)) for n in range(rate)]  # a second, over and over
+        second = struct.pack(f"<{rate}h", *samples)
+        file.writeframes((second * (int(seconds) + 1))[: 2 * int(seconds * rate)])
     return out.getvalue()
 
 
@@ -93,18 +94,19 @@ def _chunk(kind, data):
 
 def png(width, height, data=b"", extra=b""):
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + extra + _chunk(b"IDAT", zlib.compress(data, 9)) + _chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + extra + _chunk(b"IDAT", zlib.compress(data, 1)) + _chunk(b"IEND", b"")
 
 
 def hostile(count):
     """So many files as (name, media type, content): one of each kind of attack, and broken ones."""
+    zeros = zlib.compress(bytes(90_000_000), 1)
     found = [
         ("bomb.png", "image/png", png(100_000, 100_000, bytes(50_000_000))),
         ("just-too-large.png", "image/png", png(20_000, 20_000, bytes(60_000_000))),
         ("lies.png", "image/png", png(8_000, 4_000, bytes(1000))),
         ("zero.png", "image/png", png(0, 0)),
-        ("huge-text.png", "image/png", png(10, 10, bytes(310), _chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(90_000_000))))),
-        ("huge-icc.png", "image/png", png(10, 10, bytes(310), _chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(90_000_000))))),
+        ("huge-text.png", "image/png", png(10, 10, bytes(310), _chunk(b"zTXt", b"a\0\0" + zeros))),
+        ("huge-icc.png", "image/png", png(10, 10, bytes(310), _chunk(b"iCCP", b"a\0\0" + zeros))),
         ("many-chunks.png", "image/png", png(10, 10, bytes(310), _chunk(b"tEXt", b"a\0b") * 200_000)),
         (
             "bomb.gif",
@@ -218,7 +220,7 @@ def _archive():
 
 
 def _pdf_bomb():
-    data = zlib.compress(zlib.compress(bytes(100_000_000)))
+    data = zlib.compress(zlib.compress(bytes(100_000_000), 1))
     return (
         b"1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
         b"3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R>>endobj\n4 0 obj<</Filter[/FlateDecode/FlateDecode]/Length "

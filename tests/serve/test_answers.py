@@ -195,7 +195,7 @@ payloads = st.recursive(
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@tries(120)
+@tries(72)
 @given(payloads)
 @example(None)
 @example({"answer": "no"})

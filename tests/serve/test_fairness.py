@@ -321,6 +321,7 @@ def _at_work(served: Served) -> set[int]:
     return found
 
 
+@pytest.mark.nightly
 @linux
 @pytest.mark.slow
 def test_picture_of_another_user_is_read_before_the_dense_ones_of_one_and_these_end_when_he_leaves(tmp_path):

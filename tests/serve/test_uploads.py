@@ -25,6 +25,7 @@ from kaname.serve.guard import RequestLimits
 from kaname.serve.service import Service
 from kaname.serve.users import OWNER, Caller
 from kaname.stores.sqlite.erasure import erase_user_from
+from tests.properties import nightly
 
 TALKER, READER = Caller("ann", frozenset(["talk"])), Caller("bob", frozenset(["read"]))
 
@@ -139,7 +140,7 @@ def of_several(journal: Any, callers: list[Caller], **more: Any) -> tuple[httpx.
     return httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60), seen
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", *nightly("sqlite")])
 async def test_uploaded_file_of_20_mb_is_named_in_a_message_and_gone_afterwards(kind, tmp_path):
     journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "journal.db")
     http, seen = of_several(journal, [TALKER])
@@ -158,7 +159,7 @@ async def test_uploaded_file_of_20_mb_is_named_in_a_message_and_gone_afterwards(
     await journal.close()
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("encrypted", [True, *nightly(False)])
 async def test_upload_is_stored_while_it_arrives_and_never_held_whole(encrypted, tmp_path, monkeypatch):
     if encrypted:
         monkeypatch.setenv("KANAME_KEY", "0f" * 32)

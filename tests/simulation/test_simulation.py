@@ -11,7 +11,7 @@ from kaname.testing.simulation.grounds import OWN
 from kaname.testing.simulation.world import Killed, World, inside, simulated_time
 from tests.properties import nightly
 
-FEW, MANY, NIGHTLY = 10, 600, 20_000
+FEW, MANY, NIGHTLY = 5, 250, 20_000
 REPAIRED = [  # schedules in which a promise was broken once
     ("children", 4),  # the call of a child that the journal could not record counted as failed, and the child was left behind
     ("children", 5),

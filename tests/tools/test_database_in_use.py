@@ -438,7 +438,7 @@ HEAVY = {
 }
 
 
-@pytest.mark.parametrize("what", HEAVY)
+@pytest.mark.parametrize("what", ["sorting", "groups", *nightly(*[one for one in HEAVY if one not in ("sorting", "groups")])])
 async def test_heavy_questions_end(sources, what):
     """In time, with a reason; meanwhile the caller's loop goes on, and nothing is left on disk or in memory here."""
     engine, sql = HEAVY[what]

@@ -41,7 +41,7 @@ async def answers(agent, *, of=None):
     return [outcome for outcome in outcomes if of is None or outcome.name == of]
 
 
-@pytest.mark.parametrize("server", [make, lambda: STDIO], ids=["memory", "stdio"])
+@pytest.mark.parametrize("server", [make, *nightly(lambda: STDIO)], ids=["memory", "stdio"])
 async def test_connected_on_entry_used_and_gone_on_exit(server):
     async with agent([call("add", a=1, b=2), call("process"), "3"], {"everyday": server()}) as made:
         assert {"add", "slow", "nested"} <= {tool["name"] for tool in made.available_tools}

@@ -7,8 +7,7 @@ import pytest
 
 from kaname import Agent, ConfigError, ScriptedModel, call, load_config
 from kaname.tools.mcp.config import entries, servers_by_name
-
-MINI = "from fastmcp import FastMCP\ns = FastMCP('m')\ns.tool(lambda: 'fine', name='t')\ns.run(show_banner=False)"
+from tests.tools.test_mcp_in_use import raw
 
 
 def written(folder, name, text):
@@ -132,7 +131,7 @@ def test_file_that_is_not_there(tmp_path):
 
 
 async def test_agent_takes_the_file_and_so_does_kaname_yaml(tmp_path):
-    server = {"mcpServers": {"m": {"command": sys.executable, "args": ["-c", MINI], "autoApprove": ["t"]}}}
+    server = {"mcpServers": {"m": raw("calm", autoApprove=["t"])}}
     path = written(tmp_path, ".mcp.json", server)
     written(tmp_path, "kaname.yaml", "agents:\n  a: {model: local}\nmcp_servers: .mcp.json\n")
     config = load_config(tmp_path / "kaname.yaml")
@@ -140,7 +139,7 @@ async def test_agent_takes_the_file_and_so_does_kaname_yaml(tmp_path):
         assert servers_by_name(servers)["m"]["command"] == sys.executable
     async with Agent(ScriptedModel([call("t"), "ok"]), mcp_servers=path, journal="memory") as agent:
         result = await agent.run("go")
-    assert [one.output for one in result.state.results.values()] == ["fine"]
+    assert [one.output for one in result.state.results.values()] == ["ok {}"]
 
 
 def test_kaname_yaml_says_where_a_file_is_wrong(tmp_path):

@@ -589,6 +589,7 @@ def test_a_form_in_the_terminal(tmp_path):
     assert "accept date='2026-01-01' seats=2 window=False meal='fish'" in shown
 
 
+@pytest.mark.nightly
 def test_ctrl_c_ends_a_question(tmp_path):
     code, shown = in_terminal(tmp_path, BOOK, {"form": _FORM}, [("Date (as", signal.SIGINT)])
     assert code == 130
@@ -639,6 +640,7 @@ def test_ctrl_c_while_servers_start_offers_nothing_to_go_on_with(tmp_path):
     assert not alive(int(note.read_text()))
 
 
+@pytest.mark.nightly
 def test_kaname_tools_lists_all_and_tells_each_problem_once(tmp_path):
     listed = json.dumps([{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(MOST_LISTED + 5)])
     servers = {"many": raw("tools", listed), "everyday": STDIO, "gone": {"command": "no-such-command"}}

@@ -110,8 +110,9 @@ def test_every_format_says_where_a_passage_stands(ending):
         assert any(block.heading for block in blocks)
 
 
-def test_a_passages_line_is_the_line_in_the_file(library):
-    hit = library.search("HX350 weight 0.55 kg")[0]
+def test_a_passages_line_is_the_line_in_the_file(pipeline):
+    pipeline.add(CORPUS / "docs")
+    hit = pipeline.search("HX350 weight 0.55 kg")[0]
     number = int(hit.place.removeprefix("line "))
     line = Path(hit.source).read_text("utf-8").splitlines()[number - 1]
     assert line.strip()[:20] in hit.text
@@ -201,8 +202,9 @@ def test_words_of_both_languages():
     assert query_terms("What is the weight of the HX350?") == ["weight", "hx350"]
 
 
-async def test_as_a_tool_with_sources_to_cite(library):
-    tool = SearchTool(library, top_k=3)
+async def test_as_a_tool_with_sources_to_cite(pipeline):
+    pipeline.add(CORPUS / "docs")
+    tool = SearchTool(pipeline, top_k=3)
     model = ScriptedModel([call("search", query="How long may I work from Thailand?"), "Not at all [remote_work_policy.md#6]."])
     result = await Agent(model, [tool], journal=MemoryJournal()).run("?")
     (found,) = result.state.results.values()
@@ -212,7 +214,7 @@ async def test_as_a_tool_with_sources_to_cite(library):
     assert [one["cite"] for one in read] == [one["cite"] for one in passages]
     assert [one["cite"] for one in passages] == [f"[{one['source']}#{one['chunk']}]" for one in passages]
     assert len({one["cite"] for one in passages}) == 3
-    assert library.cited(passages[0]["cite"]).text == passages[0]["text"]
+    assert pipeline.cited(passages[0]["cite"]).text == passages[0]["text"]
     assert {"source", "place", "chunk", "text"} <= set(passages[0])
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from kaname.testing import crash
-from tests.properties import nightly
 
 AGENTS = "tests.crash_agents.agents"
 
 
-@pytest.mark.parametrize(("agent", "moments"), [*nightly(("with_a_bank", ("before", "after"))), ("parallel", ("before",))])
+@pytest.mark.nightly  # by day a worker on PostgreSQL is killed: `work/test_fleet.py`
+@pytest.mark.parametrize(("agent", "moments"), [("with_a_bank", ("before", "after")), ("parallel", ("before",))])
 def test_killed_at_every_fact(server, agent, moments):
     report = crash.check(f"{AGENTS}:{agent}", "go", moments=moments, journal=f"{server}&ttl=0.4")
     assert report.problems == ()

@@ -58,6 +58,7 @@ async def test_erasure_leaves_no_planted_string_in_the_database_and_keeps_the_da
     assert (again.journal.runs, again.journal.answers) == (0, 0)
 
 
+@pytest.mark.nightly
 async def test_erasure_finds_the_words_of_a_user_in_evaluations_and_trials(url, tmp_path, monkeypatch):
     monkeypatch.setenv("KANAME_JOURNAL", str(tmp_path / "journal.db"))  # the folders of attempts are next to it
     journal = PostgresJournal(url)

@@ -51,6 +51,7 @@ async def test_failover_to_a_synchronous_standby_loses_nothing_and_runs_go_on():
         await journal.close()
 
 
+@pytest.mark.nightly
 async def test_failover_to_an_asynchronous_standby_that_is_behind_is_noticed():
     if postgres.program("initdb") is None:
         pytest.skip("POSTGRESQL WAS NOT TRIED: it is not installed")

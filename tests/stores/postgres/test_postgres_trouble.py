@@ -128,6 +128,7 @@ async def test_slow_network_delays_runs_and_loses_nothing(url):
         await journal.close()
 
 
+@pytest.mark.nightly
 async def test_large_facts_of_many_runs_are_written(url):
     journal = PostgresJournal(url)
     agent = Agent(ScriptedModel(lambda request: "x" * 1_500_000), journal=journal)
