@@ -38,6 +38,11 @@ def world(effect, **repairs):
     return log, journal, Agent(ScriptedModel([call("act", n=1), "done"]), [act], journal=journal)
 
 
+def only(result):
+    (key,) = result.questions
+    return key
+
+
 async def dies_after_the_effect(agent, journal):
     """Killed between the tool's effect and the record of its result: the worst moment."""
     journal.revive(left=2)  # opened and received are one write; then the reply with the intent
@@ -156,9 +161,26 @@ async def test_fork_does_not_undo_a_call_with_which_the_older_run_has_gone_on():
     started = (await kinds(agent, first.run_id)).index("ToolStarted") + 1
     fork = await agent.fork(first.run_id, at=started)
     ((key, question),) = fork.questions.items()
-    assert f"run {first.run_id} started it and may have gone on with it, so it was not undone" in question.prompt
+    assert f"was started by run {first.run_id}, and may have taken effect there" in question.prompt
     assert (await agent.resume(fork.run_id, {key: {"result": "acted 1"}})).output == "done"
     assert (order, len(log)) == ([], 1)
+    again = await agent.fork(first.run_id, at=started)
+    assert (await agent.resume(again.run_id, {only(again): "retry"})).output == "done"
+    assert order == []
+    assert [key for _, key, _ in log] == [f"{first.run_id}:c1_0", f"{again.run_id}:c1_0"], "each run undoes only its own call"
+    assert (await agent.replay(again.run_id)).same
+
+
+@pytest.mark.parametrize(("effect", "answers"), [("idempotent", ["yes"]), ("irreversible", ["retry", "yes"])])
+async def test_fork_that_asks_for_an_approval_keeps_the_key_of_a_call_that_it_takes_over(effect, answers):
+    log, _, agent = world(effect)
+    first = await agent.run("go")
+    careful = Agent(ScriptedModel([call("act", n=1), "done"]), agent.tools.values(), policies=[Approve("act")], journal=agent.journal)
+    fork = await careful.fork(first.run_id, at=(await kinds(agent, first.run_id)).index("ToolStarted") + 1)
+    for answer in answers:
+        fork = await careful.resume(fork.run_id, {only(fork): answer})
+    assert fork.output == "done"
+    assert [key for _, key, _ in log] == [f"{first.run_id}:c1_0"] * 2
 
 
 async def test_resume_on_a_completed_run_returns_its_result_and_writes_nothing():

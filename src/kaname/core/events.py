@@ -103,6 +103,11 @@ class ToolStarted:
     key: str = ""
     attempt: int = 1
 
+    @property
+    def run_id(self) -> str:
+        """Return the run that started the call first: of a call that a fork takes over, the older run."""
+        return self.key.removesuffix(f":{self.call.id}")
+
 
 @record
 class ToolFinished:

@@ -356,7 +356,9 @@ def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None
 def _apply_asked(state: State, body: Asked, event: Event) -> None:
     if body.key not in state.answers:
         state.questions[body.key] = body
-    if not body.in_doubt and (paused := state.started.pop(body.call_id, None)) is not None:  # by the tool: it is not in flight
+    paused = None if body.in_doubt else state.started.get(body.call_id)
+    if paused is not None and not (body.rules and paused.run_id != event.run_id):  # by the tool: it is not in flight
+        del state.started[body.call_id]
         _count_start(state, paused.call.name, -1)  # it is started once more with the answer
 
 

@@ -39,10 +39,7 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
         await asking
     context = scope.tool_context(call.id, started.key, started.attempt)
     options = options_of(tool)
-    if started.effect == "compensable" and options.undo is not None:
-        if (other := started.key.removesuffix(f":{call.id}")) != scope.run_id:
-            why = notice("effect.forked", "run {run} started it and may have gone on with it, so it was not undone", run=other)
-            return _ask(started, scope, why)
+    if started.effect == "compensable" and options.undo is not None and started.run_id == scope.run_id:
         outcome = await _repair(options.undo, prepared, context)
         return (
             _ask(started, scope, notice("effect.undo_failed", "undoing it failed: {it}", it=str(outcome)))
@@ -75,7 +72,7 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
         f"in-doubt:{started.call.id}:{started.attempt}"  # with the attempt: an answer is valid for one crash, not for the next
     )
     if key not in scope.state.answers:
-        raise Suspend(key, _question(started, why, scope.overtaken), (RETRY, SKIP), in_doubt=True, about=started.call)
+        raise Suspend(key, _question(started, why, scope), (RETRY, SKIP), in_doubt=True, about=started.call)
     match scope.state.answers[key]:
         case {"result": value}:
             return ToolResult(value)
@@ -85,10 +82,19 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
             return ToolResult(error=SKIPPED)
 
 
-def _question(started: ToolStarted, why: str, overtaken: bool) -> str:
+def _question(started: ToolStarted, why: str, scope: Scope) -> str:
     call = shown_call(started.call.name, started.call.args)
     reason = " (" + why + ")" if why else ""
-    if overtaken:
+    if started.run_id != scope.run_id:
+        return notice(
+            "effect.forked",
+            '{call} was started by run {run}, and may have taken effect there{reason}. Answer "retry" to run it in '
+            'this run too, "skip" to continue without it, or {{"result": …}} if you know what it returned.',
+            call=call,
+            run=started.run_id,
+            reason=reason,
+        )
+    if scope.overtaken:
         return notice(
             "effect.going_on",
             "{call} was started by another process, from which this run was taken over, and may still be running "

@@ -289,6 +289,8 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
         return result_from_caller(call, "", scope.state.answers)
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
+    if before is not None and tool.effect == "compensable" and before.run_id != scope.run_id:
+        before = None  # a fork makes the call for itself: undoing it must not undo that of the older run
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
     if tool.effect != "pure" and (asking := scope.lease.confirm()) is not None:

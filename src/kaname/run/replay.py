@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from difflib import unified_diff
 from itertools import groupby, zip_longest
 from typing import Any, cast
@@ -193,7 +194,8 @@ async def replay(
 def _with_stand_ins(recipe: Recipe, stand_ins: Mapping[str, Action]) -> Recipe:
     tools, strategy = {**recipe.tools, **stand_ins}, recipe.strategy
     if isinstance(strategy, Orchestrate):  # it checks plans against the tools
-        strategy = replace(strategy, tools=tools)
+        strategy = copy(strategy)  # also of a subclass with a constructor of its own
+        object.__setattr__(strategy, "tools", tools)
     return recipe.with_changes(tools=tools, strategy=strategy)
 
 
@@ -475,7 +477,7 @@ def _decisions(events: Sequence[Event], *, blind: bool) -> Iterator[tuple[int, s
 def _told_apart(body: Any, *, blind: bool) -> tuple[str, str, str]:
     """Return a fact as it is compared, the fingerprint of the request that led to it, and the fact as it is shown."""
     if isinstance(body, ModelReplied):
-        step = replace(body.step, instructions=None) if blind else body.step  # those of a plan list the tools of servers
+        step = replace(body.step, instructions=None, schema=None) if blind else body.step  # of a plan, they list the tools
         told = " ".join(encode_body(replace(body, request="", step=step)))
         return told, body.request, told
     shown = " ".join(encode_body(body))

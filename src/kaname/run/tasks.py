@@ -113,7 +113,8 @@ def _let_go(task: asyncio.Task[None]) -> None:
     _keeping.discard(task)
     if not task.cancelled() and (problem := task.exception()) is not None:
         said = " | ".join(str(problem).splitlines())
-        getLogger("kaname").warning("work in the background was lost sight of: %s: %s", type(problem).__name__, said)
+        lost = "a task in the background cannot be followed any more; its record is safe: %s: %s"
+        getLogger("kaname").warning(lost, type(problem).__name__, said)
 
 
 async def _wait_here(run: Run[Any], journal: Journal) -> None:

@@ -353,7 +353,7 @@ async def _clear_for_retry(call: ToolCall, view: RunView) -> bool:
 async def _undone(call: ToolCall, view: RunView) -> bool:
     """Return True if the call was undone, or there was nothing to undo."""
     tool, begun = view.tools(call).get(call.name, None), view.state.started.get(call.id)
-    if tool is None or begun is None or not _ran(call, view):
+    if tool is None or begun is None or begun.run_id != view.run_id or not _ran(call, view):
         return True
     undo = options_of(tool).undo
     if tool.effect != "compensable" or undo is None:

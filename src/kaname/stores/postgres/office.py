@@ -10,7 +10,7 @@ from logging import getLogger
 from typing import Any, TypeVar
 
 from ...core.durations import backoff
-from ...core.errors import JournalError, JournalUnreachable
+from ...core.errors import JournalError
 from ...core.notices import notice
 from ..journal import RunHold
 from .address import Address
@@ -77,7 +77,7 @@ class Office:
         """Do the work from inside the thread. If the server is away, do it in the background as soon as it is back."""
         try:
             await self._connections.read(work)
-        except JournalUnreachable:
+        except JournalError:
             self.insist_later(work)
 
     def insist_later(self, work: Statement[Any]) -> None:
