@@ -196,6 +196,8 @@ def pytest_xdist_make_scheduler(config, log):
                 return "the page"  # in one browser
             if nodeid.startswith(_POSTGRES) or any(word in nodeid.lower() for word in _HEAVY[1:]):
                 return "PostgreSQL"  # in one server, which some of them stop
+            if nodeid.startswith("tests/tools/test_mcp"):
+                return "MCP"  # whose import takes two seconds
             if nodeid.startswith(_PROTOCOLS):
                 return "MCP and A2A"  # whose servers are forked from one process
             return nodeid if "test_crash.py" in nodeid else nodeid.split("::")[0]

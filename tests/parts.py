@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import pty
 import select
@@ -20,6 +21,19 @@ from kaname.core.messages import Message, ToolResult
 from kaname.kernel.ports import Journal
 from kaname.run.run import find_live
 from tests import warm
+
+
+class Later:
+    """A large module that is imported with the first use of one of its names, and not in each process that collects the tests."""
+
+    def __init__(self, name: str) -> None:
+        self._place = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest looks whether it is a fixture
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self._place), name)
+
 
 SOURCE = str(Path(kaname.__file__).parents[1])
 """PYTHONPATH of a process with an environment of its own: it imports the kaname that is tested, also in a worktree."""

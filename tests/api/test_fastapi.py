@@ -1,5 +1,7 @@
 """Runs in a FastAPI application, on a real server: a reader that goes away stops the run, unless it is detached."""
 
+from __future__ import annotations
+
 import asyncio
 import re
 from pathlib import Path
@@ -7,10 +9,12 @@ from typing import Any
 
 import pytest
 import uvicorn
-from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
 
 from kaname import Agent, ScriptedModel
+from tests.parts import Later
+
+fastapi = Later("fastapi")
+responses = Later("fastapi.responses")
 
 
 class Talk:
@@ -18,14 +22,14 @@ class Talk:
 
     def __init__(self) -> None:
         self.agent = Agent(ScriptedModel(lambda request: "word " * 200, pace=0.01), journal="memory")
-        self.app = FastAPI()
+        self.app = fastapi.FastAPI()
         self.app.add_api_route("/ask", self.ask)
 
-    async def ask(self, detached: bool = False) -> StreamingResponse:
+    async def ask(self, detached: bool = False) -> responses.StreamingResponse:
         run = self.agent.run("Talk.")
         if detached:
             run.detach()
-        return StreamingResponse((chunk.to_sse() async for chunk in run), media_type="text/event-stream")
+        return responses.StreamingResponse((chunk.to_sse() async for chunk in run), media_type="text/event-stream")
 
     async def hang_up(self, path: str, app: Any = None) -> str:
         served = uvicorn.Server(uvicorn.Config(app or self.app, host="127.0.0.1", port=0, log_level="error"))

@@ -12,6 +12,7 @@ import pytest
 from kaname import Agent, ScriptedModel
 from kaname.cli.main import main
 from kaname.cli.parser import parser
+from tests import warm
 from tests.cli.parsers import actions, subcommands
 from tests.parts import SOURCE, typed_into
 
@@ -35,14 +36,14 @@ print(json.dumps([answers, [*sys.modules]]))
 """
 
 
-def ask(*queries):
+def ask(*queries, start=subprocess.run):
     """What a shell gets for each of these, and the modules that were loaded for it."""
-    done = subprocess.run([sys.executable, "-c", ASK], input=json.dumps(queries), capture_output=True, text=True, check=True)
+    done = start([sys.executable, "-c", ASK], input=json.dumps(queries), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 def words(*typed):
-    return ask(typed)[0][0]
+    return ask(typed, start=warm.run)[0][0]
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import asyncio
 from unittest.mock import MagicMock, patch
 
 import pytest
-from fastmcp import Client, FastMCP
 
 from kaname import ConfigError, call
 from kaname.designs.tiny_agent import (
@@ -21,7 +20,9 @@ from kaname.designs.tiny_agent import (
 )
 from kaname.testing import WireServer
 from kaname.testing.wire import reply
+from tests.parts import Later
 
+fastmcp = Later("fastmcp")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -33,7 +34,7 @@ def config_for(server, mcp_servers=None):
 
 
 def inmemory_mcp_server():
-    server = FastMCP(name="TestServer")
+    server = fastmcp.FastMCP(name="TestServer")
 
     @server.tool()
     def get_weather(city: str) -> str:
@@ -134,7 +135,7 @@ async def test_tool_execution_flow():
 @pytest.mark.requirement("B1", "B12")
 async def test_client_of_an_in_memory_server_is_injected_as_the_documents_test_does():
     """`test_tool_execution_flow` of the document, line by line: only the provider is a real server in the place of a mock."""
-    inmemory_mcp_client = Client(inmemory_mcp_server())
+    inmemory_mcp_client = fastmcp.Client(inmemory_mcp_server())
     async with WireServer([reply("I'll check", [("get_weather", {"city": "Tokyo"})]), reply("Sunny.")]) as server:
         config = config_for(server, {"test_server": {}})
         async with Agent(config) as agent:
@@ -161,7 +162,7 @@ async def test_server_whose_client_was_never_set_is_reported_and_a_client_withou
         assert "test_server" in str([c["content"] for c in results if c["type"] == "status"])
         async with Agent(config_for(server), journal="memory") as agent:
             with pytest.raises(ConfigError, match="mcp_servers="):
-                agent._mcp_client = Client(inmemory_mcp_server())
+                agent._mcp_client = fastmcp.Client(inmemory_mcp_server())
 
 
 @pytest.mark.requirement("B3", "B4")
@@ -184,7 +185,7 @@ async def test_process_single_turn_with_tools():
 
 @pytest.mark.requirement("B12")
 async def test_inmemory_server_tools():
-    async with Client(inmemory_mcp_server()) as client:
+    async with fastmcp.Client(inmemory_mcp_server()) as client:
         tool_names = [tool.name for tool in await client.list_tools()]
         assert {"get_weather", "calculate"} <= set(tool_names)
         assert "Sunny" in str(await client.call_tool("get_weather", {"city": "Tokyo"}))

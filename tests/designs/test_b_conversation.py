@@ -5,15 +5,15 @@ from contextlib import aclosing
 from types import SimpleNamespace
 
 import pytest
-from fastmcp import Client, FastMCP
 
 from kaname import Agent, AgentConnectionError, ConfigError, SessionBusy, tool
 from kaname.designs import LLMConfig, OpenAIConfig, TinyAgent, YgentsConfig
 from kaname.models.providers.scripted import ScriptedModel, call
 from kaname.testing import WireServer
 from kaname.testing.wire import reply
-from tests.parts import add
+from tests.parts import Later, add
 
+fastmcp = Later("fastmcp")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -214,7 +214,7 @@ async def test_a_configuration_by_its_name_and_by_its_shape():
 
 @pytest.mark.requirement("B8", "B12")
 async def test_every_kind_of_server_is_required_and_a_client_is_one():
-    server = FastMCP(name="Weather")
+    server = fastmcp.FastMCP(name="Weather")
 
     @server.tool()
     def get_weather(city: str) -> str:
@@ -222,7 +222,7 @@ async def test_every_kind_of_server_is_required_and_a_client_is_one():
         return f"Sunny in {city}"
 
     model = ScriptedModel([call("get_weather", city="Oslo"), "Sunny."])
-    async with TinyAgent(model, mcp_servers={"weather": Client(server)}, journal="memory") as agent:
+    async with TinyAgent(model, mcp_servers={"weather": fastmcp.Client(server)}, journal="memory") as agent:
         seen = [chunk async for chunk in agent.run("Oslo?")]
     assert [chunk["result"] for chunk in seen if chunk["type"] == "tool_result"] == ["Sunny in Oslo"]
     for gone in (object(), "/nonexistent/server --now", {"command": "/nonexistent/server"}):

@@ -9,7 +9,6 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from fastmcp import Context, FastMCP
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -22,8 +21,10 @@ from kaname.sinks import Console, JsonLines, OpenTelemetry
 from kaname.sinks.spans import Span, Spans
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, reply
-from tests.parts import add, adding, fail, wait_until
+from tests.parts import Later, add, adding, fail, wait_until
 from tests.serve.serving import client, events, serving
+
+fastmcp = Later("fastmcp")
 
 
 class Receiver:
@@ -250,10 +251,10 @@ async def test_trace_tells_of_each_model_call_that_failed(receiver, tries, monke
 
 
 async def test_trace_is_passed_on_to_mcp_servers(receiver):
-    server = FastMCP("inside")
+    server = fastmcp.FastMCP("inside")
 
     @server.tool
-    async def where(ctx: Context) -> str:
+    async def where(ctx: fastmcp.Context) -> str:
         return ctx.request_context.meta["traceparent"]
 
     sink = OpenTelemetry(receiver.url)

@@ -1,6 +1,5 @@
 """A server that asks the user to fill in a form, in memory or over stdio: `python -m tests.mcp_servers.asking`."""
 
-from fastmcp import Context, FastMCP
 from pydantic import BaseModel, Field
 
 
@@ -12,6 +11,8 @@ class Booking(BaseModel):
 
 
 def asking_server():
+    from fastmcp import Context, FastMCP
+
     server = FastMCP("form")
 
     @server.tool()

@@ -5,10 +5,6 @@ import base64
 import os
 from enum import StrEnum
 
-from fastmcp import Context, FastMCP
-from fastmcp.exceptions import ToolError
-from fastmcp.utilities.types import Image
-from mcp_types import ToolAnnotations, ToolListChangedNotification
 from pydantic import BaseModel
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
@@ -30,6 +26,11 @@ class Who(BaseModel):
 
 
 def make(name="everyday"):  # noqa: C901
+    from fastmcp import Context, FastMCP
+    from fastmcp.exceptions import ToolError
+    from fastmcp.utilities.types import Image
+    from mcp_types import ToolAnnotations, ToolListChangedNotification
+
     server = FastMCP(name)
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-import openai
 import pytest
-from openai.types.responses import Response
 
 import kaname.serve
 from kaname import Agent, MemoryJournal, Retry, ScriptedModel, call, tool
 from kaname.core.errors import ModelUnavailable, RateLimited
 from kaname.serve.dialects import conversation
+from tests.parts import Later
 
+openai = Later("openai")
+types = Later("openai.types.responses")
 LIMIT = "the provider's rate limit was reached"
 
 
@@ -92,7 +93,7 @@ async def test_limit_of_the_provider_after_a_tool_is_not_tried_again_by_a_librar
 async def test_limit_of_the_provider_is_a_429_in_responses(http):
     answer = await http.post("/v1/responses", json={"model": "desk", "input": "go"})
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
-    failed = Response.model_validate(answer.json(), strict=True)
+    failed = types.Response.model_validate(answer.json(), strict=True)
     assert (failed.status, failed.error.code) == ("failed", "rate_limit_exceeded")
     (*_, last) = told(await http.post("/v1/responses", json={"model": "desk", "input": "act", "stream": True}))
     assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "rate_limit_exceeded")

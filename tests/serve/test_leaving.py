@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
-from fastmcp import Client
-from fastmcp.client.transports import StreamableHttpTransport
 
 import kaname.serve
 from kaname import Agent, ConfigError, ScriptedModel
-from tests.parts import wait_until
+from tests.parts import Later, wait_until
 from tests.serve.serving import PROTOCOLS, Served, client, serving
 
+fastmcp = Later("fastmcp")
+transports = Later("fastmcp.client.transports")
 SAID = [{"role": "user", "content": "long"}]
 PARTS = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "long"}]}]
 DIALECTS = {
@@ -110,7 +110,7 @@ def test_leaving_after_the_question_leaves_the_run_waiting(slow):
 async def test_cancelling_a_call_of_mcp_stops_the_run(slow, mode):
     with client(slow) as http:
         before = _newest(http)["run_id"]
-        async with Client(StreamableHttpTransport(f"{slow.url}/mcp"), mode=mode) as mcp:
+        async with fastmcp.Client(transports.StreamableHttpTransport(f"{slow.url}/mcp"), mode=mode) as mcp:
             calling = asyncio.create_task(mcp.call_tool("desk", {"task": "long"}))
             while _newest(http)["run_id"] == before:
                 await asyncio.sleep(0.05)
@@ -129,7 +129,9 @@ async def test_cancelling_a_call_of_mcp_that_asks_stops_the_run_that_waits(slow)
         await asyncio.Event().wait()
 
     with client(slow) as http:
-        async with Client(StreamableHttpTransport(f"{slow.url}/mcp"), mode="legacy", elicitation_handler=elicit) as mcp:
+        async with fastmcp.Client(
+            transports.StreamableHttpTransport(f"{slow.url}/mcp"), mode="legacy", elicitation_handler=elicit
+        ) as mcp:
             calling = asyncio.create_task(mcp.call_tool("cashier", {"task": "go"}))
             async with asyncio.timeout(60):
                 await asked.wait()

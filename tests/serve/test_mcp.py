@@ -7,20 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 
 import pytest
-from fastmcp import Client
-from fastmcp.client.elicitation import ElicitResult
-from fastmcp.client.transports import StreamableHttpTransport
-from fastmcp.exceptions import ToolError
-from mcp.shared.exceptions import MCPError
-from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, InputRequiredResult
-from mcp_types import ElicitResult as McpElicitResult
 
 from kaname import SqliteJournal
 from kaname.core.errors import ConfigError
 from kaname.serve.dialects.mcp import server_key
 from kaname.serve.users import Users
+from tests.parts import Later
 from tests.serve.serving import PROTOCOLS, client, serving
 
+fastmcp = Later("fastmcp")
+elicitation = Later("fastmcp.client.elicitation")
+transports = Later("fastmcp.client.transports")
+exceptions = Later("fastmcp.exceptions")
+mcp_exceptions = Later("mcp.shared.exceptions")
+mcp_types = Later("mcp_types")
 ALSO = PROTOCOLS
 
 PRESENT = "2026-07-28"  # of the protocol; with "auto" a client that waits for long takes the server for an old one
@@ -28,7 +28,7 @@ PRESENT = "2026-07-28"  # of the protocol; with "auto" a client that waits for l
 
 def _client(served, token: str = "", **more):
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    return Client(StreamableHttpTransport(f"{served.url}/mcp", headers=headers), **more)
+    return fastmcp.Client(transports.StreamableHttpTransport(f"{served.url}/mcp", headers=headers), **more)
 
 
 async def test_agents_are_tools(served):
@@ -40,7 +40,7 @@ async def test_agents_are_tools(served):
         assert "user: history" in told.content[0].text
         again = await mcp.call_tool("desk", {"task": "history once more", "session_id": "m"})
         assert again.content[0].text.count("user:") > told.content[0].text.count("user:")
-        with pytest.raises(ToolError, match="the key is wrong"):
+        with pytest.raises(exceptions.ToolError, match="the key is wrong"):
             await mcp.call_tool("desk", {"task": "fail"})
 
 
@@ -71,12 +71,14 @@ async def test_unclear_answer_of_a_client_is_asked_for_once_more(served, mode):
     async def elicit(message, response_type, params, context):
         asked.append(message)
         name = "answer" if mode == "auto" else "value"
-        return ElicitResult(action="accept", content=[{}, {"other": "yes"}, {name: "no"}][len(asked) - 1])
+        return elicitation.ElicitResult(action="accept", content=[{}, {"other": "yes"}, {name: "no"}][len(asked) - 1])
 
     paid = served.folder / "paid.txt"
     before = paid.read_text() if paid.exists() else ""
     async with _client(served, mode=mode, elicitation_handler=elicit) as mcp:
-        with suppress(ToolError) if mode == "legacy" else nullcontext():  # the older protocol refuses a form that does not fit
+        with (
+            suppress(exceptions.ToolError) if mode == "legacy" else nullcontext()
+        ):  # the older protocol refuses a form that does not fit
             result = await mcp.call_tool("cashier", {"task": "go"})
             assert result.content[0].text == "it is done"
     assert (paid.read_text() if paid.exists() else "") == before
@@ -107,7 +109,7 @@ async def test_who_may_not_approve_cannot_do_so_by_elicitation(tmp_path):
 
     with serving(tmp_path, "--users", str(tmp_path / "users.json"), also=PROTOCOLS) as served:
         async with _client(served, tom, mode="legacy", elicitation_handler=elicit) as mcp:
-            with pytest.raises(ToolError, match="this request needs the role 'approve'"):
+            with pytest.raises(exceptions.ToolError, match="this request needs the role 'approve'"):
                 await mcp.call_tool("cashier", {"task": "go"})
     assert not (tmp_path / "paid.txt").exists()
 
@@ -116,13 +118,13 @@ async def _asked(served, token: str = "") -> tuple[str, str]:
     """Call the cashier, and return the sealed state that its question comes with."""
     async with _client(served, token, mode=PRESENT, elicitation_handler=_never) as mcp:
         asked = await mcp.session.call_tool("cashier", {"task": "go"}, allow_input_required=True)
-        assert isinstance(asked, InputRequiredResult), asked
+        assert isinstance(asked, mcp_types.InputRequiredResult), asked
         return asked.request_state, next(iter(asked.input_requests))
 
 
 async def _answered(served, state: str, key: str) -> str:
     async with _client(served, mode=PRESENT, elicitation_handler=_never) as mcp:
-        given = {key: McpElicitResult(action="accept", content={"answer": "yes"})}
+        given = {key: mcp_types.ElicitResult(action="accept", content={"answer": "yes"})}
         done = await mcp.session.call_tool("cashier", {"task": "go"}, request_state=state, input_responses=given)
         return done.content[0].text
 
@@ -162,10 +164,10 @@ def test_key_of_the_servers_is_made_once_however_many_begin_at_the_same_time(tmp
 @pytest.mark.parametrize("mode", [PRESENT, "legacy"])
 async def test_client_that_cannot_ask_its_user_gets_the_error_of_the_protocol_and_the_run(served, http, mode):
     async with _client(served, mode=mode) as mcp:
-        with pytest.raises(MCPError) as refused:
+        with pytest.raises(mcp_exceptions.MCPError) as refused:
             await mcp.call_tool("cashier", {"task": "go"})
     told = refused.value.error
-    assert told.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert told.code == mcp_types.MISSING_REQUIRED_CLIENT_CAPABILITY
     assert told.data["requiredCapabilities"] == {"elicitation": {"form": {}}}
     assert told.data["runId"] in told.message
     assert "Run pay" in told.message

@@ -11,16 +11,16 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 import uvicorn
-from fastapi import FastAPI
 
 import kaname.serve
 from kaname import Agent
 from kaname.serve import Caller, Users
 from kaname.serve.users import users_file
 from tests import warm
-from tests.parts import add, adding
+from tests.parts import Later, add, adding
 from tests.serve.serving import ROOT
 
+fastapi = Later("fastapi")
 RELAYED = (
     {"x-forwarded-for": "203.0.113.5"},
     {"x-forwarded-for": "127.0.0.1"},
@@ -61,7 +61,7 @@ async def _uvicorn(app, **how):
 
 async def test_application_is_mounted_in_fastapi(tmp_path):
     agents = kaname.serve.app(Agent(adding(), [add], name="desk", journal=tmp_path / "j.db"))
-    app = FastAPI(lifespan=agents.lifespan)
+    app = fastapi.FastAPI(lifespan=agents.lifespan)
     app.mount("/agents", agents)
     async with agents.lifespan(), _client(app) as http:
         answer = await http.post("/agents/api/runs", json={"input": "go"})

@@ -6,19 +6,28 @@ What is sent is also read with the client's types, which then have to fit: the c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, get_args
 
-import openai
 import pytest
-from openai.types import responses as types
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from tests.parts import wait_until
+from tests.parts import Later, wait_until
 from tests.serve.serving import Served, events, serving
 
+openai = Later("openai")
+types = Later("openai.types.responses")
+chat = Later("openai.types.chat")
 TOKEN = "kn_a-token-of-an-administrator"
-EVENTS = {get_args(one.model_fields["type"].annotation)[0]: one for one in get_args(get_args(types.ResponseStreamEvent)[0])}
-OFTEN = [name for name, field in types.Response.model_fields.items() if type(None) in get_args(field.annotation)]
+
+
+@cache
+def stream_events() -> dict[str, Any]:
+    every = get_args(get_args(types.ResponseStreamEvent)[0])
+    return {get_args(one.model_fields["type"].annotation)[0]: one for one in every}
+
+
+def often() -> list[str]:
+    return [name for name, field in types.Response.model_fields.items() if type(None) in get_args(field.annotation)]
 
 
 def _client(served: Served, key: str = "none") -> openai.OpenAI:
@@ -38,7 +47,7 @@ def _paid(served: Served) -> list[str]:
 
 def fits(response: dict[str, Any]) -> types.Response:
     """It is a response, and says also what it has not."""
-    assert [name for name in OFTEN if name not in response] == []
+    assert [name for name in often() if name not in response] == []
     return types.Response.model_validate(response, strict=True)
 
 
@@ -52,7 +61,7 @@ def test_models_are_the_agents(client):
 
 def test_chat_answers_with_the_last_message(client):
     done = client.chat.completions.create(model="desk", messages=[{"role": "user", "content": "please add"}])
-    ChatCompletion.model_validate(done.model_dump(), strict=True)
+    chat.ChatCompletion.model_validate(done.model_dump(), strict=True)
     (choice,) = done.choices
     assert (choice.message.content, choice.finish_reason) == ("the sum is 7", "stop")
     assert choice.message.tool_calls is None, "the agent has called it already"
@@ -63,7 +72,7 @@ def test_chat_streams_all_messages_and_then_the_usage(client):
     asked = {"model": "desk", "messages": [{"role": "user", "content": "please add"}], "stream": True}
     told = list(client.chat.completions.create(**asked, stream_options={"include_usage": True}))
     for one in told:
-        ChatCompletionChunk.model_validate(one.model_dump(), strict=True)
+        chat.ChatCompletionChunk.model_validate(one.model_dump(), strict=True)
     assert "".join(choice.delta.content or "" for one in told for choice in one.choices) == "Let me see.\n\nthe sum is 7"
     assert [choice.finish_reason for one in told for choice in one.choices if choice.finish_reason] == ["stop"]
     assert not any(choice.delta.tool_calls for one in told for choice in one.choices)
@@ -169,7 +178,7 @@ def test_response_events_fit_and_come_in_order(http, words):
     for number, one in enumerate(told[:-1]):
         assert one["event"] == one["data"]["type"]
         assert one["data"]["sequence_number"] == number
-        EVENTS[one["event"]].model_validate(one["data"], strict=True)
+        stream_events()[one["event"]].model_validate(one["data"], strict=True)
         if "response" in one["data"]:
             fits(one["data"]["response"])
     names = [one["event"] for one in told[:-1]]

@@ -10,9 +10,6 @@ import threading
 import time
 
 import pytest
-from fastmcp import Context, FastMCP
-from fastmcp.tools.base import ToolResult as Given
-from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents, ToolListChangedNotification
 
 from kaname import (
     Agent,
@@ -37,9 +34,12 @@ from kaname.tools.tool_search import MOST_LISTED
 from tests import warm
 from tests.mcp_servers.asking import asking_server
 from tests.mcp_servers.everyday import make
-from tests.parts import add, typed_into, wait_until
+from tests.parts import Later, add, typed_into, wait_until
 from tests.tools.test_mcp import BARE, STDIO, agent, alive, answers
 
+fastmcp = Later("fastmcp")
+base = Later("fastmcp.tools.base")
+mcp_types = Later("mcp_types")
 CLIENT = "fastmcp.client"  # what a warm process has imported beside kaname
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -96,7 +96,7 @@ def told(results):
 
 
 def many(*names):
-    server = FastMCP("many")
+    server = fastmcp.FastMCP("many")
     for number in range(MOST_LISTED + 5):
         server.tool(lambda: "done", name=f"tool_{number}", description=f"Number {number}.")
     for name in names:
@@ -146,10 +146,10 @@ async def test_crossing_the_limit_in_the_middle_of_a_run():
     server = make()
 
     @server.tool()
-    async def burst(ctx: Context) -> str:
+    async def burst(ctx: fastmcp.Context) -> str:
         for number in range(MOST_LISTED):
             server.tool(lambda: "new", name=f"new_{number}")
-        await ctx.send_notification(ToolListChangedNotification())
+        await ctx.send_notification(mcp_types.ToolListChangedNotification())
         return "ok"
 
     async with agent([call("burst"), call("slow", seconds=0.3), call("add", a=1, b=2), "x"], {"s": server}) as made:
@@ -175,7 +175,7 @@ async def test_looking_for_tools_in_any_script():
 
 
 async def test_a_name_once_given_stays():
-    bank, other = FastMCP("bank"), make("other")
+    bank, other = fastmcp.FastMCP("bank"), make("other")
     bank.tool(lambda: "PAID", name="pay")
     script = [call("grow", name="pay"), call("slow", seconds=0.3), call("pay"), "x"]
     async with agent(script, {"bank": bank, "other": other}, policies=[Approve("pay"), Flow("off")]) as made:
@@ -421,14 +421,16 @@ async def test_json_in_a_text_is_unpacked():
 
 
 async def test_results_lose_nothing():
-    server = FastMCP("r")
+    server = fastmcp.FastMCP("r")
     number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    server.tool(lambda: Given(content="stale!", structured_content={"rows": [1]}), name="both")
-    server.tool(lambda: Given(content='{"result": "ok"}', structured_content={"result": "ok"}), name="wrapped")
-    server.tool(lambda: Given(content="text", structured_content={"n": "x"}), name="broken", output_schema=number)
-    inside = EmbeddedResource(type="resource", resource=TextResourceContents(uri="file:///a", text="inside"))
-    blocks = [ResourceLink(type="resource_link", name="r", uri="file:///x", description="big"), inside]
-    server.tool(lambda: Given(content=[*blocks, TextContent(type="text", text="end")]), name="links")
+    server.tool(lambda: base.ToolResult(content="stale!", structured_content={"rows": [1]}), name="both")
+    server.tool(lambda: base.ToolResult(content='{"result": "ok"}', structured_content={"result": "ok"}), name="wrapped")
+    server.tool(lambda: base.ToolResult(content="text", structured_content={"n": "x"}), name="broken", output_schema=number)
+    inside = mcp_types.EmbeddedResource(
+        type="resource", resource=mcp_types.TextResourceContents(uri="file:///a", text="inside")
+    )
+    blocks = [mcp_types.ResourceLink(type="resource_link", name="r", uri="file:///x", description="big"), inside]
+    server.tool(lambda: base.ToolResult(content=[*blocks, mcp_types.TextContent(type="text", text="end")]), name="links")
     async with agent([[call("both"), call("wrapped"), call("broken"), call("links")], "x"], {"s": server}) as made:
         both, wrapped, broken, links = [one.output for one in await answers(made)]
     assert both == {"text": "stale!", "data": {"rows": [1]}}

@@ -9,11 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import httpx2
 import pytest
 import uvicorn
-from fastmcp import FastMCP
-from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
-from mcp.server.auth.settings import ClientRegistrationOptions
 
 from kaname import Agent, ScriptedModel, call
+from tests.parts import Later
+
+fastmcp = Later("fastmcp")
+in_memory = Later("fastmcp.server.auth.providers.in_memory")
+settings = Later("mcp.server.auth.settings")
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +31,11 @@ async def server(lasts=3600):
     port = listening.sockets[0].getsockname()[1]
     listening.close()
     await listening.wait_closed()
-    known = InMemoryOAuthProvider(
-        base_url=f"http://127.0.0.1:{port}", client_registration_options=ClientRegistrationOptions(enabled=True)
+    known = in_memory.InMemoryOAuthProvider(
+        base_url=f"http://127.0.0.1:{port}", client_registration_options=settings.ClientRegistrationOptions(enabled=True)
     )
     known.DEFAULT_ACCESS_TOKEN_EXPIRY_SECONDS = lasts
-    shop = FastMCP("shop", auth=known)
+    shop = fastmcp.FastMCP("shop", auth=known)
     shop.tool(lambda: "fine", name="t")
     served = uvicorn.Server(uvicorn.Config(shop.http_app(), host="127.0.0.1", port=port, log_level="error"))
     task = asyncio.create_task(served.serve())

@@ -6,16 +6,16 @@ import json
 from contextlib import closing, suppress
 from types import SimpleNamespace
 
-import mcp_types
 import pytest
-from fastmcp import Context, FastMCP
-from mcp_types import CallToolResult, ImageContent, TextContent
 
 from kaname import Agent, ScriptedModel, call
 from kaname.core.messages import ToolCall
 from kaname.tools.arguments.prepare import fitting_arguments
 from kaname.tools.mcp.results import to_result
+from tests.parts import Later
 
+fastmcp = Later("fastmcp")
+mcp_types = Later("mcp_types")
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256))).decode()
 PICTURE = base64.b64encode(bytes(range(256)) * 2).decode()
 
@@ -206,15 +206,15 @@ async def test_server_of_another_protocol_is_told_as_such():
 
 
 def result(*content, **more):
-    return to_result(CallToolResult(content=list(content), **more))
+    return to_result(mcp_types.CallToolResult(content=list(content), **more))
 
 
 def text(words):
-    return TextContent(type="text", text=words)
+    return mcp_types.TextContent(type="text", text=words)
 
 
 def test_media_in_structured_data_are_not_text():
-    picture = ImageContent(type="image", data=PICTURE, mime_type="image/png")
+    picture = mcp_types.ImageContent(type="image", data=PICTURE, mime_type="image/png")
     held = {"picture": {"mimeType": "image/png", "data": PICTURE}, "name": "a"}
     for made in (
         result(picture, structured_content=held),
@@ -275,9 +275,9 @@ async def test_instructions_of_a_server_reach_the_model():
         seen.append(request.messages[0])
         return call("t") if len(seen) == 1 else "ok"
 
-    served = FastMCP("shop", instructions="Prices are in yen.")
+    served = fastmcp.FastMCP("shop", instructions="Prices are in yen.")
     served.tool(lambda: "1", name="t")
-    quiet = FastMCP("quiet")
+    quiet = fastmcp.FastMCP("quiet")
     quiet.tool(lambda: "1", name="u")
     async with agent(script, {"shop": served, "quiet": quiet}, instructions="Be short.") as made:
         run = await made.run("go")
@@ -295,10 +295,10 @@ async def test_server_without_templates_keeps_its_prompts():
 
 def asking():
     """A server of 2026: its tool gives back what it wants to know, and is called again with the answers."""
-    served = FastMCP("asking")
+    served = fastmcp.FastMCP("asking")
 
     @served.tool
-    async def book(ctx: Context) -> str:
+    async def book(ctx: fastmcp.Context) -> str:
         if (held := ctx.input_responses) is None:
             wanted = {"type": "object", "properties": {"name": {"type": "string"}, "seats": {"type": "integer", "default": 2}}}
             ask = mcp_types.ElicitRequestFormParams(message="For whom?", requested_schema=wanted)
@@ -306,7 +306,7 @@ def asking():
         return f"{held['q'].action} {held['q'].content}"
 
     @served.tool
-    async def think(ctx: Context) -> str:
+    async def think(ctx: fastmcp.Context) -> str:
         if (held := ctx.input_responses) is None:
             said = mcp_types.SamplingMessage(role="user", content=text("Name a colour."))
             ask = mcp_types.CreateMessageRequestParams(messages=[said], max_tokens=20, system_prompt="One word.")
@@ -314,7 +314,7 @@ def asking():
         return f"{held['q'].model}: {held['q'].content.text}"
 
     @served.tool
-    async def folders(ctx: Context) -> str:
+    async def folders(ctx: fastmcp.Context) -> str:
         if (held := ctx.input_responses) is None:
             return mcp_types.InputRequiredResult(input_requests={"q": mcp_types.ListRootsRequest()})
         return " ".join(str(root.uri) for root in held["q"].roots)
@@ -348,10 +348,10 @@ async def test_server_is_told_whether_somebody_answers_forms(answers_it):
 
 
 async def test_older_way_to_ask_gets_advice():
-    served = FastMCP("s")
+    served = fastmcp.FastMCP("s")
 
     @served.tool
-    async def ask(ctx: Context) -> str:
+    async def ask(ctx: fastmcp.Context) -> str:
         return str(await ctx.elicit("Who?", str))
 
     async with agent([call("ask"), "ok"], {"s": served}) as made:

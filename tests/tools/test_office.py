@@ -6,16 +6,18 @@ import zipfile
 from datetime import date, datetime
 from pathlib import Path
 
-import docx
-import openpyxl
-import pptx
 import pytest
-from docx.enum.style import WD_STYLE_TYPE
-from docx.oxml import OxmlElement, parse_xml
-from docx.oxml.ns import nsdecls
 
 from kaname.tools.search.readers.base import Block, Unreadable
 from kaname.tools.search.readers.by_ending import read_blocks
+from tests.parts import Later
+
+docx = Later("docx")
+openpyxl = Later("openpyxl")
+pptx = Later("pptx")
+styles = Later("docx.enum.style")
+oxml = Later("docx.oxml")
+ns = Later("docx.oxml.ns")
 
 
 def rewritten(path: Path, name: str, old: str, new: str, **more: str) -> None:
@@ -54,8 +56,8 @@ def test_a_word_document_with_title_headings_lists_and_tables(tmp_path):
 
 def test_a_style_of_ones_own_is_a_heading_by_its_outline_level(tmp_path):
     document = docx.Document()
-    style = document.styles.add_style("Kapitel", WD_STYLE_TYPE.PARAGRAPH)
-    level = OxmlElement("w:outlineLvl")
+    style = document.styles.add_style("Kapitel", styles.WD_STYLE_TYPE.PARAGRAPH)
+    level = oxml.OxmlElement("w:outlineLvl")
     level.set("{http://schemas.openxmlformats.org/wordprocessingml/2006/main}val", "0")
     style.element.get_or_add_pPr().append(level)
     document.add_paragraph("Preise", style="Kapitel")
@@ -68,13 +70,13 @@ def test_the_pages_that_word_has_last_shown(tmp_path):
     document = docx.Document()
     document.add_paragraph("one")
     two = document.add_paragraph()
-    two.add_run().element.append(OxmlElement("w:lastRenderedPageBreak"))
+    two.add_run().element.append(oxml.OxmlElement("w:lastRenderedPageBreak"))
     two.add_run("two, at the top")
     three = document.add_paragraph("begins on two ")
-    three.runs[0].element.append(OxmlElement("w:lastRenderedPageBreak"))
+    three.runs[0].element.append(oxml.OxmlElement("w:lastRenderedPageBreak"))
     document.add_paragraph("three")
     four = document.add_paragraph("begins on three")
-    four.add_run().element.append(OxmlElement("w:lastRenderedPageBreak"))
+    four.add_run().element.append(oxml.OxmlElement("w:lastRenderedPageBreak"))
     four.add_run(" and ends on four")
     document.add_paragraph("four")
     document.save(tmp_path / "a.docx")
@@ -92,7 +94,7 @@ def test_readings_deleted_words_and_copies_of_text_boxes_are_no_text(tmp_path):
         '<w:r {} xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"><mc:AlternateContent>'
         "<mc:Choice><w:t>箱</w:t></mc:Choice><mc:Fallback><w:t>箱</w:t></mc:Fallback></mc:AlternateContent></w:r>",
     ):
-        paragraph.add_run().element.addprevious(parse_xml(xml.format(nsdecls("w"))))
+        paragraph.add_run().element.addprevious(oxml.parse_xml(xml.format(ns.nsdecls("w"))))
     document.save(tmp_path / "a.docx")
     assert [block.text for block in read_blocks(tmp_path / "a.docx")] == ["始 東京新しい箱"]
 
@@ -215,7 +217,7 @@ def test_a_table_in_a_table_and_moved_words_are_read_once_and_headers_never(tmp_
     paragraph = document.add_paragraph()
     for tag in ("moveFrom", "moveTo"):
         paragraph.add_run().element.addprevious(
-            parse_xml(f'<w:{tag} {nsdecls("w")} w:id="1"><w:r><w:t>moved</w:t></w:r></w:{tag}>')
+            oxml.parse_xml(f'<w:{tag} {ns.nsdecls("w")} w:id="1"><w:r><w:t>moved</w:t></w:r></w:{tag}>')
         )
     document.save(tmp_path / "a.docx")
     assert [" ".join(block.text.split()) for block in read_blocks(tmp_path / "a.docx")] == ["outer inner |", "moved"]
