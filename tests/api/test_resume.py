@@ -175,7 +175,9 @@ async def test_fork_does_not_undo_a_call_with_which_the_older_run_has_gone_on():
 async def test_fork_that_asks_for_an_approval_keeps_the_key_of_a_call_that_it_takes_over(effect, answers):
     log, _, agent = world(effect)
     first = await agent.run("go")
-    careful = Agent(ScriptedModel([call("act", n=1), "done"]), agent.tools.values(), policies=[Approve("act")], journal=agent.journal)
+    careful = Agent(
+        ScriptedModel([call("act", n=1), "done"]), agent.tools.values(), policies=[Approve("act")], journal=agent.journal
+    )
     fork = await careful.fork(first.run_id, at=(await kinds(agent, first.run_id)).index("ToolStarted") + 1)
     for answer in answers:
         fork = await careful.resume(fork.run_id, {only(fork): answer})

@@ -14,9 +14,9 @@ PAGES = [ROOT / "README.md", ROOT / "README.ja.md", *sorted((ROOT / "docs").rglo
 
 def _with_programs(page):
     """The page. At night: translations, which have the programs of their originals with other texts (see `scripts/house.py`),
-    and the page with the crash checks, which `test_crash.py` makes by day."""
+    and the pages with crash checks, simulations and large models, of which other tests try something by day."""
     place = str(page.relative_to(ROOT))
-    late = "ja/" in place or ".ja." in place or place == "docs/internals/testing.md"
+    late = "ja/" in place or ".ja." in place or place in ("docs/internals/testing.md", "docs/testing.md", "docs/senses.md")
     return pytest.param(page, id=place, marks=[pytest.mark.nightly] if late else [])
 
 

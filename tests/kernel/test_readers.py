@@ -9,6 +9,7 @@ from kaname.core.chunks import chunks_of
 from kaname.run.run import find_live
 from tests.kernel.test_streams import NO_LIMITS, Talking, facts_of, numbered, talking
 from tests.parts import until
+from tests.properties import nightly
 
 
 @tool(effect="pure")
@@ -193,7 +194,7 @@ async def test_a_run_of_facts_alone_waits_for_nobody_and_its_reader_finds_each_o
     assert facts_in(await all_of(reader)) == await shown_by(run)
 
 
-@pytest.mark.parametrize("messages", [300, 600, 2000])
+@pytest.mark.parametrize("messages", [300, *nightly(600, 2000)])
 @pytest.mark.parametrize("words", [5, 1000])
 async def test_a_run_with_a_long_history_begins_before_anybody_reads_and_its_reader_misses_no_word(tmp_path, messages, words):
     said = [{"role": "user" if number % 2 else "assistant", "content": f"{number}"} for number in range(messages)]
