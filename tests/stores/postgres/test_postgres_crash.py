@@ -3,16 +3,21 @@
 import pytest
 
 from kaname.testing import crash
+from tests.properties import nightly
 
 AGENTS = "tests.crash_agents.agents"
 
 
-@pytest.mark.nightly  # by day a worker on PostgreSQL is killed: `work/test_fleet.py`
-@pytest.mark.parametrize(("agent", "moments"), [("with_a_bank", ("before", "after")), ("parallel", ("before",))])
-def test_killed_at_every_fact(server, agent, moments):
-    report = crash.check(f"{AGENTS}:{agent}", "go", moments=moments, journal=f"{server}&ttl=0.4")
+@pytest.mark.parametrize(
+    ("agent", "moments", "at_random"),
+    [("parallel", (), 5), *nightly(("with_a_bank", ("before", "after"), 0), ("parallel", ("before",), 0))],
+)
+def test_killed_at_every_fact(server, agent, moments, at_random):
+    """By day at a few random moments."""
+    report = crash.check(f"{AGENTS}:{agent}", "go", moments=moments, random_kills=at_random, journal=f"{server}&ttl=0.4")
     assert report.problems == ()
-    assert report.kills >= report.facts * len(moments)
+    assert report.runs >= at_random
+    assert report.kills >= max(report.facts * len(moments), 1)
     if agent == "with_a_bank":
         assert report.reconciled > 0
 
