@@ -17,6 +17,7 @@ REPAIRED = [  # schedules in which a promise was broken once
     ("children", 5),
     ("background", 6),  # so did a task in the background when it was collected
     ("background", 41),
+    ("queue", 8000011674),  # a worker put a run into the queue that another one had ended since it was looked at
     ("forks", 654040693596),  # a fork undid a call with which the older run had gone on
     ("children", 154),  # a claim whose answer was lost kept its run from all other processes
 ]

@@ -5,12 +5,22 @@ from itertools import count
 
 import pytest
 
-from kaname import SqliteJournal
+from kaname import Agent, ScriptedModel, SqliteJournal
+from kaname.kernel.stores import QueuedRun
 from kaname.testing import QueueContract
 from tests.stores.postgres.conftest import server  # noqa: F401
 from tests.stores.silence import look_dead
 
 _schemas = count(1)
+
+
+async def test_run_that_was_gone_on_with_since_it_was_looked_at_is_not_queued(tmp_path):
+    agent = Agent(ScriptedModel(["done"]), name="clerk", journal=tmp_path / "journal.db")
+    result, queue = await agent.run("go"), agent.journal.stores.queue
+    (card,) = await agent.journal.runs(run_id=result.run_id)
+    assert await queue.put([QueuedRun(result.run_id, "clerk", seq=card.seq - 1)]) == []
+    assert await queue.put([QueuedRun(result.run_id, "clerk", seq=card.seq)]) == [result.run_id]
+    await agent.close()
 
 
 class TestSqliteQueue(QueueContract):

@@ -178,9 +178,10 @@ class RunQueue(Protocol):
     """Runs that wait, in the same database as the journal. Each run is in it at most once.
 
     `put` adds runs, and returns the ids of those that were not in it; a run that was set aside is tried again if it has other
-    facts now. `take` hands out up to `count` runs: of one conversation one at a time, and fairly among keys. What a worker has
-    taken is its own until it says `finish`, `retry` or `set_aside`, or until it dies: `rescue` then returns its runs to the
-    queue, and those of this worker that are not among `executing`. A worker that was taken for dead can change nothing.
+    facts now. A run that has more facts than its `seq` may be left out. `take` hands out up to `count` runs: of one
+    conversation one at a time, and fairly among keys. What a worker has taken is its own until it says `finish`, `retry` or
+    `set_aside`, or until it dies: `rescue` then returns its runs to the queue, and those of this worker that are not among
+    `executing`. A worker that was taken for dead can change nothing.
     `retry` without a reason does not count as an attempt. `withdraw` removes a run that no worker has taken. `wait` returns
     when there may be something to take, and at the latest after `seconds`. `pace`: seconds between two calls of `rescue`.
     `again` returns a run that was set aside to the queue, with `AGAIN` as its reason. `entries` and `workers` are for people.

@@ -18,6 +18,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, CASE WHEN $9 > kaname.now(
 ON CONFLICT (run) DO UPDATE SET state = 'waiting', seq = excluded.seq, attempts = 0, reason = ''
 WHERE queue.state = 'set_aside' AND queue.seq <> excluded.seq RETURNING run
 """
+_HAS_GONE_ON = "SELECT 1 FROM kaname.runs WHERE run = $1 AND seq > $2"
 _MINE = "WHERE run = $1 AND worker = $2 AND state = 'taken' RETURNING run"
 _FINISH = f"DELETE FROM kaname.queue {_MINE}"
 _RETRY = f"""
@@ -67,6 +68,8 @@ class SqlQueue(ABC):
                 yield (statement,)
             added: list[str] = []
             for one in items:
+                if one.seq and (yield _HAS_GONE_ON, one.run_id, one.seq):  # since it was looked at: it may be over by now
+                    continue
                 added += [row[0] for row in (yield _PUT, *one[:8], float(one.at), one.seq, one.thread)]
             return added
 
