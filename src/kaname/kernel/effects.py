@@ -17,14 +17,13 @@ from .ports import Repair, ToolContext
 from .scope import Scope
 
 _REPAIR_SECONDS = 300.0
-REPEATABLE = ("pure", "idempotent")  # effects of calls that can be made again without harm
 SKIPPED = notice("effect.skipped", "this call was interrupted, and the user skipped it; it is not known whether it took effect")
 
 
 async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
     """Return the call's result if it is known by now, or `None` if it is safe to run the call."""
     call, tool = started.call, scope.caller(started.call).tools.get(started.call.name, None)
-    if started.effect in REPEATABLE:
+    if started.effect in ("pure", "idempotent"):
         return None
     if tool is None:
         return _ask(started, scope, notice("effect.no_tool", "the tool no longer exists"))

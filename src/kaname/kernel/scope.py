@@ -110,11 +110,6 @@ class Scope:
         return bool(self.state.started) and self.threads.busy
 
     @property
-    def is_recording(self) -> bool:
-        """Return True while facts are on their way to the journal."""
-        return bool(self._appending)
-
-    @property
     def sinks(self) -> Sequence[Sink]:
         return self._sinks
 

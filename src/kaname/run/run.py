@@ -22,15 +22,13 @@ from ..core.state import State
 from ..core.steps import Stop
 from ..kernel.alarms import alarms_of
 from ..kernel.channel import Channel, Reader
-from ..kernel.effects import REPEATABLE
 from ..kernel.loop import drive
 from ..kernel.ports import Journal
 from ..kernel.scope import Scope
 from .result import OutputT, Result, View, read_result
 
 _POLL, _A_WHILE = 0.02, 0.25  # seconds
-GRACE = 10.0  # seconds that tools have to end when a process shuts down
-_CUT = 3.0  # seconds that a run has to end after it was cut off
+_LETTING_GO = 10.0  # seconds that runs and the threads of their tools have to end when a process shuts down
 
 Tell = Callable[..., Awaitable[bool]]
 Begin = Callable[[Channel, AsyncExitStack], Awaitable[Scope]]
@@ -83,30 +81,9 @@ class Work:
                 self.scope.stopping = True
                 self._cancel()
 
-    def end_soon(self) -> None:
-        """Begin no further step, and leave the run as it is. What is under way goes on."""
-        self.letting_go = True
-        if self.scope is not None:
-            self.scope.stopping = True
-
-    @property
-    def is_acting(self) -> bool:
-        """Return True while facts are being written, or a tool call is under way that cannot simply be repeated."""
-        scope = self.scope
-        if scope is None or not scope.threads.is_over:
-            return scope is not None
-        if self.task is None or self.task.done():
-            return False
-        children = [child for family in scope.families.values() for child in family.children.values() if isinstance(child, Run)]
-        lasting = any(started.effect not in REPEATABLE for started in scope.state.started.values())
-        return scope.is_recording or lasting or any(child._work.is_acting for child in children)
-
     def leaves_resumable(self) -> bool:
-        """Return True if a cancellation now leaves the run resumable: it was let go, or it is detached and the loop closes.
-
-        A request to stop it counts all the same.
-        """
-        return (self.letting_go or self.detached) and not self.aborted
+        """Return True if a cancellation now leaves the run resumable: it was let go, or it is detached and the loop closes."""
+        return self.letting_go or (self.detached and not self.aborted)
 
     def _cancel(self) -> None:
         self.channel.end_soon()
@@ -191,9 +168,6 @@ class Work:
             await drive(scope)
         except asyncio.CancelledError:
             self.channel.end_soon()
-            if scope.running and self.letting_go and not _is_cancelled():
-                with suppress(asyncio.CancelledError):  # the other calls of the step may end, until the run is cut off
-                    await asyncio.wait(scope.running.values())
             if self.leaves_resumable():
                 await scope.write_pending()
             elif scope.state.stop is None:
@@ -223,39 +197,20 @@ def find_live(journal: Journal, run_id: str) -> Work | None:
     return next((work for work in tuple(_live) if work.run_id == run_id and work.journal is journal), None)
 
 
-async def let_go_of(runs: Iterable[Run[Any]], others: Iterable[asyncio.Task[Any]] = (), grace: float = GRACE) -> None:
-    """Release runs because the process shuts down, and wait for them and for `others`.
+async def let_go_of(runs: Iterable[Run[Any]], others: Iterable[asyncio.Task[Any]] = ()) -> int:
+    """Release runs because the process shuts down, and wait up to 10 seconds for them, for `others` and for tools in threads.
 
-    A run stops at once, unless a tool call of it is under way that cannot simply be repeated, or a tool in a thread. They have
-    `grace` seconds to end, and their results are recorded. What is cut off then is logged.
+    Return how many did not end in time.
     """
-    until, left, tasks = monotonic() + grace, [run._work for run in runs], list(others)
-    for work in left:
-        work.end_soon()
-    while True:
-        acting = [work for work in left if work.is_acting]
-        late = monotonic() >= until
-        for work in left:
-            if late or work not in acting:
-                tasks.append(work.start())
-                work.let_go()
-        left = [] if late else acting
-        if not left:
-            break
+    until, runs = monotonic() + _LETTING_GO, tuple(runs)
+    tasks = [*[asyncio.ensure_future(run.let_go()) for run in runs], *others]
+    late = (await asyncio.wait(tasks, timeout=_LETTING_GO))[1] if tasks else set()
+    scopes = [run._work.scope for run in runs if run._work.scope is not None]
+    while (at_work := [scope for scope in scopes if not scope.threads.is_over]) and monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(_POLL)
-    for work in acting:
-        calls = [] if work.scope is None else [started.call.name for started in work.scope.state.started.values()]
-        told = notice(
-            "run.cut_off",
-            "run {run} is left although a tool is still at work ({tools}). When the run is resumed, that call is handled as "
-            "after a crash",
-            run=work.run_id,
-            tools=", ".join(calls) or "?",
-        )
-        getLogger("kaname").warning("%s", told)
-    if tasks:
-        for task in (await asyncio.wait(tasks, timeout=max(_CUT, until - monotonic())))[1]:
-            task.cancel()
+    for task in late:
+        task.cancel()
+    return len(late) + len(at_work)
 
 
 class Run(AsyncIterator[Chunk], Generic[OutputT]):
@@ -468,11 +423,6 @@ def _read_exception(task: asyncio.Task[Any]) -> None:
     """Read the task's exception, so that asyncio does not report it. The journal has recorded it."""
     if not task.cancelled():
         task.exception()
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _stay() -> None:

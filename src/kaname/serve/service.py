@@ -267,7 +267,8 @@ class Service:
     async def close(self) -> None:
         """Release the runs, so that the next server resumes them; then close the agents and flush the sinks."""
         self.closing = True
-        await let_go_of(self._runs.values())
+        if late := await let_go_of(self._runs.values()):
+            log.warning("%d runs or their tools did not end in time; they are resumed after the restart", late)
         await asyncio.gather(*self._tasks)
         for agent in self.agents.values():
             await agent.close()

@@ -23,7 +23,7 @@ from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.load import read_run
 from ...kernel.stores import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ...run.request import RunRequest
-from ...run.run import GRACE, Run, find_live, let_go_of
+from ...run.run import Run, find_live, let_go_of
 from ..agent import Agent
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
 from .order import encode_reason, request_for
@@ -56,7 +56,6 @@ class Worker:
         queues: The queues that it serves.
         per_key: How many runs with the same key are executed at the same time, over all workers (default: no limit).
         deps: What tools find in `ToolContext.deps`.
-        grace: How many seconds tools have to end after `stop` (default: 10).
         begin: Starts a run; for a server that keeps track of its runs.
     """
 
@@ -68,7 +67,6 @@ class Worker:
         queues: Iterable[str] = (DEFAULT_QUEUE,),
         per_key: int = 0,
         deps: Any = None,
-        grace: float = GRACE,
         begin: Begin = begin_detached,
     ) -> None:
         self._agents = {agent.name: agent for agent in agents}
@@ -80,7 +78,7 @@ class Worker:
         for agent in self._agents.values():
             agent.origin = {**agent.origin, SERVED: agent.name}
         self._wanted = Wanted(tuple(self._agents), tuple(queues), per_key)
-        self._concurrency, self._deps, self._grace, self._begin = concurrency, deps, grace, begin
+        self._concurrency, self._deps, self._begin = concurrency, deps, begin
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, Run[Any]] = {}
         self._expiring: dict[str, tuple[int, float]] = {}  # waiting runs: their number of facts, and when the question expires
@@ -96,10 +94,7 @@ class Worker:
         return len(self._tasks)
 
     def stop(self) -> None:
-        """Take no more runs, release those under way, and let `work` return. Other workers resume them.
-
-        Tool calls that cannot simply be repeated have `grace` seconds to end, and their results are recorded.
-        """
+        """Take no more runs, release those under way, and let `work` return. Other workers resume them."""
         self._stopping.set()
         self._changed.set()
 
@@ -160,7 +155,8 @@ class Worker:
     async def _drain(self) -> None:
         """Release the runs under way, so that other workers resume them."""
         self._stopping.set()
-        await let_go_of(self._runs.values(), self._tasks.values(), self._grace)
+        if late := await let_go_of(self._runs.values(), self._tasks.values()):
+            log.warning("%d runs or their tools did not end in time; other workers resume them", late)
 
     async def _keep_tending(self) -> None:
         """Return runs of dead workers to the queue, and put runs into it that were interrupted outside of it."""

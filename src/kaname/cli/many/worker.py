@@ -48,19 +48,10 @@ def main(args: argparse.Namespace) -> int:
 
 async def _work(args: argparse.Namespace, agents: list[Agent[Any]], screen: Screen) -> None:
     queues = [one.strip() for one in args.queues.split(",") if one.strip()]
-    limits = {"concurrency": args.concurrency, "per_key": args.per_key or 0, "grace": args.grace}
-    worker = Worker(agents, queues=queues or [DEFAULT_QUEUE], **limits)
-
-    def stop() -> None:
-        worker.stop()
-        screen.tell(
-            f"stopping: tools that are at work have up to {args.grace} s to end",
-            f"停止しています。動作中のツールの終了を最長 {args.grace} 秒待ちます",
-        )
-
+    worker = Worker(agents, concurrency=args.concurrency, queues=queues or [DEFAULT_QUEUE], per_key=args.per_key or 0)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, worker.stop)
     await check_server(agents[0].journal)
     names, place = ", ".join([agent.name for agent in agents]), shown_place(str(args.journal or journal_place(args)))
     screen.tell(f"worker for {names} on {place}", f"ワーカーを開始しました: {names} ({place})")
