@@ -238,13 +238,14 @@ async def test_journals_that_nobody_holds_are_let_go(tmp_path):
         await Agent(adding(), [add], journal=tmp_path / f"{number}.db").run("go")
 
     def writers():
-        return sum(thread.name.startswith("kaname-journal") for thread in threading.enumerate())
+        return {thread for thread in threading.enumerate() if thread.name.startswith("kaname-journal")}
 
-    threads = writers()
+    before = writers()  # of other tests, which may end meanwhile
     for number in range(8):
         await one(number)
-    assert writers() > threads, "they were there"
-    await until(lambda: writers() <= threads, freeing=True)
+    ours = writers() - before
+    assert ours, "they were there"
+    await until(lambda: not writers() & ours, freeing=True)
 
 
 async def test_a_takeover_in_the_same_process(tmp_path):

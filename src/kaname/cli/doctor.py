@@ -39,11 +39,19 @@ _FACTS = 100_000  # that are read without --whole, which takes some seconds
 
 
 def main(args: argparse.Namespace) -> int:
-    screen = Screen()
+    screen, logger = Screen(), logging.getLogger("kaname")
     take_last(args, screen)
-    good = True
-    logging.getLogger("kaname").setLevel(logging.ERROR)  # problems are printed below
-    args.broken = False
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # problems are printed
+    try:
+        return DONE if _look_at_all(args, screen) else FAILED
+    finally:
+        logger.setLevel(level)
+
+
+def _look_at_all(args: argparse.Namespace, screen: Screen) -> bool:
+    """Print all findings. Return False if one is bad."""
+    good, args.broken = True, False
     for look in (_python, _config, check_journal, _model, check_keys, _servers, _space):
         if args.broken and look in (check_journal, _model, _servers):
             continue  # these checks need a correct file
@@ -51,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
             good = good and fine is not False
             mark, colour = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "dim")}[fine]
             screen.say_in(colour, mark, f" {pad(what, 16)} {told}")
-    return DONE if good else FAILED
+    return good
 
 
 def _try(what: str, look: Callable[[], str]) -> Finding:

@@ -35,8 +35,7 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
             scope,
             notice("effect.bad_arguments", "its arguments are no longer accepted: {it}", it=str(problem)),
         )
-    if (asking := scope.lease.confirm()) is not None:
-        await asking
+    await scope.confirm()
     context = scope.tool_context(call.id, started.key, started.attempt)
     options = options_of(tool)
     if started.effect == "compensable" and options.undo is not None and started.run_id == scope.run_id:

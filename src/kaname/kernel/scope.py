@@ -393,6 +393,10 @@ class Scope:
 
     # What policies, context parts and tools ask for: see `RunView`
 
+    async def confirm(self) -> None:
+        if (asking := self.lease.confirm()) is not None:
+            await asking
+
     def place(self, part: Any) -> int:
         return next((place for place, one in enumerate(self.agent.context) if one is part), 0)
 

@@ -60,6 +60,9 @@ class RunView(Protocol):
     def is_read(self) -> bool:
         """Return True if a reader or a sink may have seen the pieces of the reply that is being written."""
 
+    async def confirm(self) -> None:
+        """Make sure that the run is still this process's. Await it before an effect, such as undoing a call."""
+
     def now(self) -> float:
         """Return the time of the run's own clock, which does not follow changes of the system clock."""
 

@@ -362,6 +362,7 @@ async def _undone(call: ToolCall, view: RunView) -> bool:
         prepared = tool.prepare(view.as_sent(call))
     except BadArguments:
         return False
+    await view.confirm()
     outcome = await attempt(undo, prepared, view.tool_context(call.id, begun.key, begun.attempt))
     return not isinstance(outcome, Failure) and not (isinstance(outcome, ToolResult) and outcome.is_error)
 
