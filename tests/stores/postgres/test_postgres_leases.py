@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kaname import Agent, PostgresJournal, RunBusy, RunSuperseded, ScriptedModel, call, tool
+from kaname import Agent, PostgresJournal, RunBusy, RunSuperseded, ScriptedModel, ToolFallback, call, tool
 from kaname.core.events import Event, Opened
 from kaname.core.messages import ToolResult
 from tests.parts import until
@@ -200,4 +200,26 @@ async def test_run_that_was_taken_over_before_an_interrupted_call_is_settled_set
     with pytest.raises(RunSuperseded):
         await agent(name).resume("r")
     assert done == [effect]
+    await journal.close()
+
+
+async def test_run_that_was_taken_over_during_a_call_that_fails_does_not_undo_it(url):
+    """The undo would take back what the other process has done since."""
+    journal, done = PostgresJournal(url), []
+
+    async def cancel(yen: int) -> None:
+        done.append("cancelled")
+
+    @tool(effect="compensable", undo=cancel)
+    async def book(yen: int) -> str:
+        """Book."""
+        done.append("booked")
+        look_dead(journal)
+        _in_another_program(url, "r")
+        raise ConnectionError("connection reset")
+
+    agent = Agent(ScriptedModel([call("book", yen=5), "done"]), [book], policies=[ToolFallback(max_retries=1)], journal=journal)
+    with pytest.raises(RunSuperseded):
+        await agent.run("go", run_id="r")
+    assert done == ["booked"]
     await journal.close()
