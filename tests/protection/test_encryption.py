@@ -20,6 +20,7 @@ from kaname.core.encryption.user_keys import SEALED, UserKeys
 from kaname.memory.files import MemoryFiles
 from kaname.memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
 from kaname.policies.reuse.store import CacheStore
+from kaname.stores.default import choose
 from kaname.testing import JournalContract
 from tests import warm
 from tests.parts import SOURCE, add, adding
@@ -322,15 +323,18 @@ def test_configuration_names_the_key(tmp_path, key_file):
         load_config(file)
 
 
-def test_key_is_that_of_journals_in_databases_too(tmp_path, key_file, monkeypatch):
-    file = tmp_path / "kaname.yaml"
-    file.write_text("agents: {desk: {model: local}}\nencryption: {key_file: key}\njournal: postgresql://me:secret@x/db\n")
-    load_config(file)
-    assert keys.key_for_servers().source == str(key_file)
-    keys.forget_keys()
-    assert keys.key_for_servers() is None
-    monkeypatch.setenv("KANAME_KEY_FILE", str(key_file))
-    assert keys.key_for_servers().source == str(key_file)
+@pytest.mark.parametrize("way", ["file", "environment"])
+def test_key_with_a_journal_in_a_database_is_refused_instead_of_storing_plain_text(tmp_path, key_file, monkeypatch, way):
+    if way == "file":
+        file = tmp_path / "kaname.yaml"
+        file.write_text("agents: {desk: {model: local}}\nencryption: {key_file: key}\njournal: postgresql://me:secret@x/db\n")
+        with pytest.raises(ConfigError, match="encrypts files") as refused:
+            load_config(file)
+    else:
+        monkeypatch.setenv("KANAME_KEY_FILE", str(key_file))
+        with pytest.raises(ConfigError, match="encrypts files") as refused:
+            choose("postgresql://me:secret@x/db")
+    assert "secret" not in str(refused.value)
 
 
 def test_key_of_the_environment_is_used_for_all_files(tmp_path, monkeypatch):

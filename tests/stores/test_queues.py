@@ -37,8 +37,6 @@ class TestSqliteQueue(QueueContract):
 
 
 class TestPostgresQueue(QueueContract):
-    options = ""
-
     @pytest.fixture(autouse=True)
     def _server(self, server):  # noqa: F811
         self.server = server
@@ -46,22 +44,13 @@ class TestPostgresQueue(QueueContract):
     def make(self):
         from kaname import PostgresJournal
 
-        url = f"{self.server}&schema=queue_{next(_schemas)}&ttl=0.5{self.options}"
+        url = f"{self.server}&schema=queue_{next(_schemas)}&ttl=0.5"
         first, second = PostgresJournal(url), PostgresJournal(url)
         return first, first.stores.queue, second, second.stores.queue
 
     async def kill(self, journal, queue):
         look_dead(journal)
         await asyncio.sleep(1.0)
-
-
-class TestEncryptedPostgresQueue(TestPostgresQueue):
-    @pytest.fixture(autouse=True)
-    def _key(self, tmp_path):
-        key = tmp_path / "key"
-        key.write_text("0" * 64)
-        key.chmod(0o600)
-        self.options = f"&key_file={key}"
 
 
 class TestProcrastinateQueue(TestPostgresQueue):

@@ -40,14 +40,3 @@ class TestPostgresStores(StoresContract):
 
     def make(self):
         return PostgresJournal(f"{self.server}&schema=stores_{next(_schemas)}&ttl=5")
-
-
-class TestEncryptedPostgresStores(TestPostgresStores):
-    @pytest.fixture(autouse=True)
-    def _key(self, tmp_path):
-        self.key = tmp_path / "key"
-        self.key.write_text("0" * 64)
-        self.key.chmod(0o600)
-
-    def make(self):
-        return PostgresJournal(f"{self.server}&schema=sealed_{next(_schemas)}&ttl=5&key_file={self.key}")

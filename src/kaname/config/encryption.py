@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.encryption.keys import SERVERS, files_of, use_key
+from ..core.encryption.keys import files_of, use_key
 from ..core.project import FILE, FOLDER
-from ..stores.places import is_file, is_server
+from ..stores.default import refuse_to_encrypt
+from ..stores.places import is_file
 
 
 def apply_encryption(given: Mapping[str, Any], folder: Path, journals: Iterable[str], caches: Iterable[str]) -> None:
     """Use the key for everything that the configuration stores: `.kaname`, the journals and the caches that it names."""
-    places: list[str | Path] = [folder.resolve() / FOLDER, *[Path(one) for one in caches]]
+    places = [folder.resolve() / FOLDER, *[Path(one) for one in caches]]
     for journal in journals:
+        refuse_to_encrypt(journal)
         if is_file(journal):
             places += files_of(Path(journal))
-        elif is_server(journal):
-            places.append(SERVERS)
     key_file = given.get("key_file")
     use_key(folder / Path(key_file).expanduser() if key_file else None, keyring=given.get("keyring") or "", places=places)
 

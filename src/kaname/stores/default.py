@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from ..core.errors import ConfigError
 from ..core.project import make_folder, state_path
 from .memory import MemoryJournal
-from .places import MEMORY, is_file, is_server
+from .places import MEMORY, is_file, is_server, shown_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +57,17 @@ def path_beside(journal: Journal | str | Path | None, name: str) -> Path:
     return Path(default_path()).with_name(name)
 
 
+def refuse_to_encrypt(place: str) -> None:
+    """Raise `ConfigError` if a journal is in a database: kaname would store there in plain text what is to be encrypted."""
+    if is_server(place):
+        raise ConfigError.of(
+            "encryption.server",
+            "kaname encrypts files, and the journal is in a database ({place}). Encrypt the disk of its server, and "
+            "remove the key, or use a file as the journal",
+            place=shown_place(place),
+        )
+
+
 async def check_server(journal: Journal) -> None:
     """Raise the error that keeps kaname from writing to a journal in a database, before a program relies on it."""
     place = journal.stores.place
@@ -74,8 +85,11 @@ async def check_server(journal: Journal) -> None:
 def _postgres(url: str) -> PostgresJournal:
     from importlib.util import find_spec
 
+    from ..core.encryption.keys import key_for
     from ..core.install import install_command
 
+    if key_for(os.sep) is not None:  # a key for everything
+        refuse_to_encrypt(url)
     if find_spec("asyncpg") is None:
         raise ConfigError.of(
             "journal.extra",

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..core.codec import decode_body, dump, encode_body
-from ..core.encryption.user_keys import SEALED
 from ..core.errors import RunBusy
 from ..core.events import Answered, Compacted, Custom, Interjected, Opened
 from ..core.people.answers import NO, YES
@@ -20,7 +19,6 @@ from ..core.runs import EVALUATION, EVALUATION_PREFIX, SHARED
 from .refusals import busy_text
 from .removal import DEPENDENT, INSIDE, look, relatives, remove
 from .rows import ERASED_TEXT, erased_fact, fact_sum
-from .sealing import fact_place
 from .sql import Content, Many, Steps
 
 SAID = (Answered.__name__, Interjected.__name__, Opened.__name__)  # the facts that name a person who did something in a run
@@ -57,8 +55,8 @@ class Footprint(NamedTuple):
 
 
 _HEADERS = """
-SELECT f.run, f.seq, f.type, f.body FROM kaname.facts AS f JOIN kaname.runs AS r ON r.run = f.run
-WHERE r.agent = 'evaluation' AND f.type = 'Custom' AND (f.body LIKE '%"people":%' OR starts_with(f.body, $1))
+SELECT f.run, f.body FROM kaname.facts AS f JOIN kaname.runs AS r ON r.run = f.run
+WHERE r.agent = 'evaluation' AND f.type = 'Custom' AND f.body LIKE '%"people":%'
 """
 _ATTEMPTS = "SELECT run FROM kaname.runs WHERE run = $1 OR (run >= $2 AND run < $3)"
 _FACTS = "SELECT run, seq, time, agent, type, body, sum FROM kaname.facts WHERE run = $1 ORDER BY seq"
@@ -165,7 +163,7 @@ def erase(content: Content, user: str) -> Steps[Erased]:
         yield Many(f"DELETE FROM kaname.{table} WHERE name = $1", [(name,) for name in accounts])
     alias = f"erased-{secrets.token_hex(6)}"
     for run in needed:
-        yield from rewrite_facts(run, partial(_blank, content, alias, run))
+        yield from rewrite_facts(run, partial(blank_fact, alias))
     yield from content.erase_own(user, alias, needed)
     yield "DELETE FROM kaname.snapshots WHERE run = ANY($1::text[])", [*needed, *later]
     yield "DELETE FROM kaname.digests WHERE run = ANY($1::text[])", needed
@@ -184,9 +182,7 @@ def erase(content: Content, user: str) -> Steps[Erased]:
 def _family(content: Content, user: str) -> Steps[list[str]]:
     """Return the runs of a user, those inside them, and evaluations of the user's words. Lock them in a transaction."""
     doomed = [run for (run,) in (yield 'SELECT run FROM kaname.runs WHERE "user" = $1', user)]
-    rows = yield _HEADERS, SEALED
-    headers = [(row[0], body) for row in rows if (body := content.plain_body(*row))]
-    for one in sorted(evaluations_with(user, headers)):
+    for one in sorted(evaluations_with(user, (yield (_HEADERS,)))):
         doomed += [run for (run,) in (yield _ATTEMPTS, one, f"{one}-", f"{one}.")]  # "." follows "-"
     doomed = new = list(dict.fromkeys(doomed))
     while new:
@@ -226,13 +222,6 @@ def _answers(content: Content, user: str) -> Steps[dict[str, set[str]]]:
         if texts is not None:
             found.setdefault(run, set()).update(texts)
     return found
-
-
-def _blank(content: Content, alias: str, run: str, seq: int, kind: str, body: str) -> Changed:
-    """Replace a fact of the user by one that says nothing. It belongs to nobody, and is sealed like that."""
-    plain = content.plain_body(run, seq, kind, body) if kind == Opened.__name__ else ""
-    kind, made = blank_fact(alias, seq, kind, plain or "")
-    return kind, content.seal("", made, fact_place(run, seq, kind))
 
 
 def _erase_waiting(content: Content, user: str, alias: str, needed: list[str]) -> Steps[None]:

@@ -18,9 +18,9 @@ _RUN = f'SELECT run, {_UNDER_WAY}, thread, "user" FROM kaname.runs WHERE run = $
 _LAST = f'SELECT run, {_UNDER_WAY}, thread, "user" FROM kaname.runs WHERE thread = $1 ORDER BY place DESC LIMIT 1'
 _PUT = "INSERT INTO kaname.inbox (id, run, thread, body) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING"
 # The answer to `_PUT` was lost, and the run may have taken the message in since.
-_RECORDED = """
-SELECT f.run, f.seq, f.type, f.body FROM kaname.facts AS f JOIN kaname.runs AS r ON r.run = f.run
-WHERE (r.run = $1 OR r.thread = $2) AND f.type = 'Interjected'
+_IS_RECORDED = """
+SELECT 1 FROM kaname.facts AS f JOIN kaname.runs AS r ON r.run = f.run
+WHERE (r.run = $1 OR r.thread = $2) AND f.type = 'Interjected' AND strpos(f.body, $3) > 0
 """
 _LETTERS = f"""
 SELECT i.id, i.run, i.body, i.number FROM kaname.inbox AS i WHERE i.run = $1 OR (
@@ -106,8 +106,7 @@ class SqlInbox:
                 if thread is None:
                     return None
                 ((to, under_way, _, user),) = yield _LAST, thread
-            recorded = (yield _RECORDED, run_id, thread) if again else ()
-            if not any(said.id in (self._database.plain_body(*row) or "") for row in recorded):
+            if not again or not (yield _IS_RECORDED, run_id, thread, said.id):
                 yield _PUT, said.id, to, thread, self._database.seal(user, body, said.id, to)
             return Sent(to, bool(under_way))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ..core.errors import JournalError, RunSuperseded
 from ..core.events import Event
@@ -15,26 +15,22 @@ from .lists import count_runs, list_runs, list_sessions
 from .refusals import gap_text, superseded_text
 from .sql import Database
 
-if TYPE_CHECKING:
-    from .sealing import Seal
-
 
 class RunHold:
     """A run that is executed through a journal: the epoch of its claim, and its index card as it is in the database.
 
     `before`: what became of the one that had it: "died", "overtaken", or "" if it was released. `failure`: why nothing more can
     be written before it is claimed anew. `constant`: the values of the card that change rarely. `term`: the time in which this
-    process was alive when it last had the run for certain (see `postgres/owner.py`). `seal`: what encrypts its rows.
+    process was alive when it last had the run for certain (see `postgres/owner.py`).
     """
 
-    __slots__ = ("before", "card", "constant", "epoch", "failure", "seal", "term", "turn")
+    __slots__ = ("before", "card", "constant", "epoch", "failure", "term", "turn")
 
     def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, before: str = "") -> None:
         self.epoch, self.card, self.turn, self.before = epoch, card, turn, before
         self.constant: object = None
         self.term: object = None
         self.failure: JournalError | None = None
-        self.seal: Seal | None = None
 
     def fail(self, problem: JournalError) -> None:
         self.failure = self.failure or problem

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ..core.encryption.user_keys import SEALED
 from ..core.turns import Turns
 from ..kernel.stores import AGAIN, QueuedRun, Wanted, WorkerInfo
 from .sql import Database, Steps
@@ -37,11 +36,6 @@ _WITHDRAW = "DELETE FROM kaname.queue WHERE run = $1 AND state <> 'taken' RETURN
 _AGAIN = """
 UPDATE kaname.queue SET state = 'waiting', attempts = 0, reason = $2 WHERE run = $1 AND state = 'set_aside' RETURNING run
 """
-
-
-def order_place(run_id: str) -> str:
-    """Return the place that the encryption of a queued input is bound to."""
-    return f"{run_id} order"
 
 
 class SqlQueue(ABC):
@@ -82,13 +76,13 @@ class SqlQueue(ABC):
         return bool(await self._change(_FINISH, run_id, self._database.me))
 
     async def retry(self, run_id: str, seconds: float = 0.0, reason: str = "") -> bool:
-        changed = await self._change(_RETRY, run_id, self._database.me, float(seconds), reason=reason)
+        changed = await self._change(_RETRY, run_id, self._database.me, float(seconds), reason.replace("\0", ""))
         if changed and not seconds:
             await self._database.tell_of_work()
         return bool(changed)
 
     async def set_aside(self, run_id: str, reason: str) -> bool:
-        return bool(await self._change(_SET_ASIDE, run_id, self._database.me, reason=reason))
+        return bool(await self._change(_SET_ASIDE, run_id, self._database.me, reason.replace("\0", "")))
 
     async def rescue(self, executing: Collection[str] = ()) -> list[str]:
         return await self._return_runs(_RESCUE, self._database.me, list(executing))
@@ -101,24 +95,17 @@ class SqlQueue(ABC):
 
     async def find(self, run_id: str) -> QueuedRun | None:
         rows = await self._look(f"SELECT {COLUMNS} FROM kaname.queue WHERE run = $1", run_id)
-        return self.entry(rows[0]) if rows else None
+        return QueuedRun(*rows[0]) if rows else None
 
     async def count(self) -> Mapping[str, int]:
         return dict(await self._look("SELECT state, count(*) FROM kaname.queue GROUP BY state"))
 
     async def entries(self, state: str, limit: int = 100) -> list[QueuedRun]:
         query = f"SELECT {COLUMNS} FROM kaname.queue WHERE state = $1 ORDER BY number LIMIT $2"
-        return [self.entry(row) for row in await self._look(query, state, limit)]
+        return [QueuedRun(*row) for row in await self._look(query, state, limit)]
 
     async def wait(self, seconds: float) -> None:
         await self._database.wait_for_work(seconds)
-
-    def entry(self, row: Sequence[Any]) -> QueuedRun:
-        """Return the entry in a row, with what is encrypted in it."""
-        one = QueuedRun(*row)
-        texts = {"order": (one.order, order_place(one.run_id)), "reason": (one.reason, one.run_id)}
-        opened = {name: self._database.open(*text) for name, text in texts.items() if text[0][:1] == SEALED}
-        return one._replace(**opened) if opened else one  # type: ignore[arg-type]
 
     async def _return_runs(self, statement: str, *values: Any) -> list[str]:
         """Return runs to those that wait, and tell the workers."""
@@ -127,12 +114,11 @@ class SqlQueue(ABC):
             await self._database.tell_of_work()
         return runs
 
-    async def _change(self, statement: str, *values: Any, reason: str | None = None) -> list[str]:
-        """Change entries, and return their runs. `reason`: the last value, for the run that is the first."""
+    async def _change(self, statement: str, *values: Any) -> list[str]:
+        """Change entries, and return their runs."""
 
         def work() -> Steps[list[str]]:
-            told = [] if reason is None else [reason and self._database.seal("", reason.replace("\0", ""), values[0])]
-            return [row[0] for row in (yield statement, *values, *told)]
+            return [row[0] for row in (yield statement, *values)]
 
         return await self._database.write(work)
 

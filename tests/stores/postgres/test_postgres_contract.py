@@ -20,14 +20,3 @@ class TestPostgresJournal(JournalContract):
 
     def reopen(self, journal):
         return PostgresJournal(journal.path)
-
-
-class TestEncryptedPostgresJournal(TestPostgresJournal):
-    @pytest.fixture(autouse=True)
-    def _key(self, tmp_path):
-        self.key = tmp_path / "key"
-        self.key.write_text("0" * 64)
-        self.key.chmod(0o600)
-
-    def make(self):
-        return PostgresJournal(f"{self.server}&schema=sealed_{next(_schemas)}&ttl=5&key_file={self.key}")

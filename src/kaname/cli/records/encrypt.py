@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...core.encryption.keys import KEY_FILE, MasterKey, create_key_file, key_for, use_key
 from ...memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
+from ...stores.default import refuse_to_encrypt
 from ..main import DONE, FAILED
 from ..messages import config_error, many, say
 from ..terminal.questions import confirm
@@ -21,6 +22,7 @@ def main(args: argparse.Namespace) -> int:
     if args.new_key:
         _create_key(args, screen)
     places = places_for(args)
+    refuse_to_encrypt(places.server)
     key = key_for(places.journal or config_folder(args))
     if key is None:
         raise config_error(

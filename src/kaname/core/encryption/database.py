@@ -74,7 +74,7 @@ def _open_plain(path: Path, address: str, timeout: float, uri: bool) -> sqlite3.
     except sqlite3.DatabaseError as problem:
         if _is_unreadable(problem) and _looks_encrypted(path):
             made.close()
-            raise missing_key(path) from problem
+            raise _missing_key(path) from problem
     return made  # any other problem is met again, and explained, by the caller
 
 
@@ -95,7 +95,7 @@ def _open_encrypted(path: Path, address: str, key: keys.MasterKey, timeout: floa
         except BaseException:
             made.close()
             raise
-    raise (_plain_file(path, key) if is_plain(path) else wrong_key(path, key)) from problem
+    raise (_plain_file(path, key) if is_plain(path) else _wrong_key(path, key)) from problem
 
 
 def require_cipher() -> None:
@@ -152,11 +152,10 @@ def is_open_here(path: Path) -> bool:
 def _refuse_other_form(path: Path, key: keys.MasterKey | None) -> None:
     known = _form_here(path)
     if known is not None and known != (key is not None):
-        raise missing_key(path) if key is None else _plain_file(path, key)
+        raise _missing_key(path) if key is None else _plain_file(path, key)
 
 
-def missing_key(path: Path | str) -> EncryptionError:
-    """Return the error for something that is encrypted, while no key is set."""
+def _missing_key(path: Path) -> EncryptionError:
     return EncryptionError.of(
         "encryption.no_key",
         "{path} is encrypted, and no key is set. Nothing was changed. Set encryption: in kaname.yaml, {key_file} or {key}.",
@@ -176,8 +175,7 @@ def _plain_file(path: Path, key: keys.MasterKey) -> EncryptionError:
     )
 
 
-def wrong_key(path: Path | str, key: keys.MasterKey) -> EncryptionError:
-    """Return the error for something that no key of these opens."""
+def _wrong_key(path: Path, key: keys.MasterKey) -> EncryptionError:
     return EncryptionError.of(
         "encryption.wrong_key",
         "{path} cannot be opened with the key from {source}: it was encrypted with another key, or it is damaged. "

@@ -21,8 +21,7 @@ from ..install import install_command, this_command
 KEY, KEY_FILE = "KANAME_KEY", "KANAME_KEY_FILE"
 SERVICE = "kaname"  # the name of kaname's entries in a keyring
 _FORM = re.compile(r"[0-9a-fA-F]{64}")
-_FOR_FILES, _FOR_VALUES, _FOR_KEYS = b"kaname files 1", b"kaname values 1", b"kaname keys 1"
-SERVERS = "postgresql:"  # stands for all databases, among the places of a key
+_FOR_FILES, _FOR_VALUES = b"kaname files 1", b"kaname values 1"
 
 
 class MasterKey:
@@ -48,10 +47,6 @@ class MasterKey:
     def for_values(self) -> list[bytes]:
         """Return the keys of values that a program encrypts by itself, the current one first."""
         return [_derive(one, _FOR_VALUES) for one in self._secrets]
-
-    def for_keys(self) -> list[bytes]:
-        """Return the keys that encrypt the keys of users in a database, the current one first."""
-        return [_derive(one, _FOR_KEYS) for one in self._secrets]
 
     def current(self) -> MasterKey:
         """Return the current key without the older ones."""
@@ -79,17 +74,8 @@ def key_for(path: str | Path) -> MasterKey | None:
             if above == place:
                 break
             place = above
-    return _key_for_all()
-
-
-def key_for_servers() -> MasterKey | None:
-    """Return the key of journals in databases: the one that was set for them, else that of the environment, else None."""
-    return source() if (source := _places.get(SERVERS)) is not None else _key_for_all()
-
-
-def _key_for_all() -> MasterKey | None:
-    if (source := _places.get("")) is not None:
-        return source()
+        if (source := _places.get("")) is not None:
+            return source()
     if text := os.environ.get(KEY):
         return _parse(text, KEY)
     if file := os.environ.get(KEY_FILE):
@@ -103,12 +89,11 @@ def use_key(key_file: str | Path | None = None, *, keyring: str = "", places: It
     Args:
         key_file: A file with the key, readable by its owner only.
         keyring: The name of the key in the keyring of the system, instead of a file.
-        places: Folders and files to encrypt; `"postgresql:"` for journals in databases (default: everything of kaname that
-            this process opens).
+        places: Folders and files to encrypt (default: all files of kaname that this process opens).
     """
     source = _source(key_file, keyring)
-    for place in [""] if places is None else places:
-        _places[str(place) if place in ("", SERVERS) else os.path.realpath(os.path.expanduser(place))] = source
+    for place in [""] if places is None else [os.path.realpath(os.path.expanduser(one)) for one in places]:
+        _places[place] = source
 
 
 def _source(key_file: str | Path | None, keyring: str) -> Source:

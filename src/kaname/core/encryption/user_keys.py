@@ -6,7 +6,6 @@ contain them: without its key, what a copy holds of an erased user cannot be rea
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 import sqlite3
@@ -35,51 +34,33 @@ class ErasedKey(EncryptionError):
     """The text belonged to a user who was erased. It cannot be read any more."""
 
 
-def erased_key(place: str) -> ErasedKey:
-    return ErasedKey.of("encryption.erased", "the user of {place!r} was erased: it cannot be read any more", place=place)
-
-
 class UserKey:
     """The key of one user. `id` names it in every text that it encrypts."""
 
-    __slots__ = ("_cipher", "_secret", "id")
+    __slots__ = ("_cipher", "id")
 
     def __init__(self, id: str, secret: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        self.id, self._secret, self._cipher = id, secret, AESGCM(secret)
+        self.id, self._cipher = id, AESGCM(secret)
 
     def seal(self, text: str, place: str) -> str:
         """Encrypt a text for one place. It cannot be read at another place."""
-        return f"{SEALED}{self.id}{b64encode(self.seal_bytes(text.encode('utf-8', 'surrogatepass'), place)).decode()}"
-
-    def seal_bytes(self, content: bytes, place: str) -> bytes:
-        """Encrypt bytes, without the id of the key."""
         nonce = os.urandom(_NONCE)
-        return nonce + self._cipher.encrypt(nonce, content, place.encode("utf-8", "surrogatepass"))
+        sealed = self._cipher.encrypt(nonce, text.encode("utf-8", "surrogatepass"), place.encode("utf-8", "surrogatepass"))
+        return f"{SEALED}{self.id}{b64encode(nonce + sealed).decode()}"
 
     def unseal(self, text: str, place: str) -> str:
-        try:
-            data = b64decode(text[1 + ID_LENGTH :], validate=True)
-        except ValueError:
-            raise _tampered(place) from None
-        return self.unseal_bytes(data, place).decode("utf-8", "surrogatepass")
-
-    def unseal_bytes(self, data: bytes, place: str) -> bytes:
         from cryptography.exceptions import InvalidTag
 
         try:
-            return self._cipher.decrypt(data[:_NONCE], data[_NONCE:], place.encode("utf-8", "surrogatepass"))
+            data = b64decode(text[1 + ID_LENGTH :], validate=True)
+            opened = self._cipher.decrypt(data[:_NONCE], data[_NONCE:], place.encode("utf-8", "surrogatepass"))
         except (InvalidTag, ValueError):
-            raise _tampered(place) from None
-
-    def mark(self, text: str) -> str:
-        """Return a name for a text: always the same, and nobody without the key can tell from it what the text is."""
-        return hmac.digest(self._secret, text.encode(), "sha256").hex()
-
-
-def _tampered(place: str) -> EncryptionError:
-    return EncryptionError.of("encryption.tampered", "an encrypted text was changed or moved: {place!r}", place=place)
+            raise EncryptionError.of(
+                "encryption.tampered", "an encrypted text was changed or moved: {place!r}", place=place
+            ) from None
+        return opened.decode("utf-8", "surrogatepass")
 
 
 class UserKeys:
@@ -146,7 +127,7 @@ class UserKeys:
                     )
                 key = self._known[id] = None if row[0] is None else UserKey(id, row[0])
         if key is None:
-            raise erased_key(place)
+            raise ErasedKey.of("encryption.erased", "the user of {place!r} was erased: it cannot be read any more", place=place)
         return key
 
     def destroy(self, user: str) -> bool:

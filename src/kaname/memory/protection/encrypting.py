@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +14,6 @@ from ...core.encryption.keys import MasterKey, add_new_key, drop_old_keys, files
 from ...core.encryption.user_keys import UserKeys
 from ...core.errors import EncryptionError
 from ...core.install import this_command
-from ...stores.places import shown_place
 from ...stores.sqlite.copies import copies_of
 from ...stores.sqlite.media import seal_media, unseal_media
 from ...stores.sqlite.rewriting import seal_all, unseal_all
@@ -23,33 +21,23 @@ from ..files import MemoryFiles, Owner
 from .places import DataPlaces
 
 
-def encrypt_files(places: DataPlaces, key: MasterKey) -> Iterator[Path | str]:
+def encrypt_files(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
     """Encrypt every file that is plain, and yield each that was converted. No program must use the files meanwhile.
 
     Raises:
         EncryptionError: A file is in use, or was encrypted with another key. The files before it are converted.
     """
-    if places.server:
-        asyncio.run(_open_server(places.server))
     yield from _each(places, key, key.current())
 
 
 def decrypt_files(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
     """Decrypt every file, and yield each that was converted. The keys of the users are removed at the end."""
-    if places.server:
-        raise EncryptionError.of(
-            "encryption.undo_server",
-            "a database cannot be decrypted at its place ({path}). Copy it to one in another schema, without encryption: "
-            "{kaname} journal copy URL 'URL?schema=NAME&key_file='",
-            path=shown_place(places.server),
-            kaname=this_command(),
-        )
     yield from _each(places, key, None)
     if places.journal is not None and (kept := files_of(places.journal)[1]).exists():
         remove(kept)
 
 
-def rotate_key(places: DataPlaces, key: MasterKey) -> Iterator[Path | str]:
+def rotate_key(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
     """Encrypt every file with a new key, and yield each. Both keys are in the key file until all files are converted.
 
     Raises:
@@ -66,22 +54,8 @@ def rotate_key(places: DataPlaces, key: MasterKey) -> Iterator[Path | str]:
             )
         key = add_new_key(key)
     yield from _each(places, key, key.current())
-    if places.server:
-        yield asyncio.run(_open_server(places.server, rotates=True))
     if key.file is not None:
         drop_old_keys(key)
-
-
-async def _open_server(url: str, *, rotates: bool = False) -> str:
-    """Open an encrypted database, or encrypt an empty one, and return its place. `rotates`: wrap the keys of users anew."""
-    from ...stores.postgres import PostgresJournal
-
-    journal = PostgresJournal(url)
-    try:
-        await (journal.rotate_key() if rotates else journal.runs(limit=1))
-    finally:
-        await journal.close()
-    return journal.place
 
 
 def _each(places: DataPlaces, old: MasterKey, new: MasterKey | None) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from ...core.errors import ConfigError
 from ...core.record import field, record, replace
 from ...core.runs import EVALUATION_PREFIX, EVALUATIONS
 from ...stores.default import path_beside
-from ...stores.erasing import Erased, Footprint, find_user
+from ...stores.erasing import Erased, Footprint, erase, find_user
 from ...stores.sqlite.erasure import erase_user_from, vacuum
 from ...stores.sqlite.journal import SqliteJournal
 from ..files import MemoryFiles
@@ -102,7 +102,7 @@ async def _erase_from_server(user: str, places: DataPlaces) -> Erasure:
     try:
         found = await server.database.write(partial(find_user, server.database, user))
         done = await asyncio.to_thread(_erase_files, user, places, found)
-        return replace(done, journal=await server.database.erase_user(user))
+        return replace(done, journal=await server.database.write(partial(erase, server.database, user)))
     finally:
         await server.close()
 

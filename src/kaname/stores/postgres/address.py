@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from ...core.errors import ConfigError
 from ..places import shown_place
 
-_OPTIONS = ("schema", "ttl", "patience", "connections", "pooler", "queue", "key_file")
+_OPTIONS = ("schema", "ttl", "patience", "connections", "pooler", "queue")
 
 
 class Address(NamedTuple):
@@ -19,7 +19,6 @@ class Address(NamedTuple):
     silent process counts as dead. `patience`: seconds to wait for a server that is away. `connections`: how many connections
     read at the same time. `pooler`: "transaction" if a pooler such as PgBouncer gives each transaction another connection to
     the server; "none" if there is none; "" to find out. `queue`: "kaname" for its own queue of runs, or "procrastinate".
-    `key_file`: a file with the key to encrypt the journal with; "" for none, None for the key that is set for databases.
     """
 
     url: str
@@ -30,7 +29,6 @@ class Address(NamedTuple):
     connections: int = 4
     pooler: str = ""
     queue: str = "kaname"
-    key_file: str | None = None
 
 
 def parse_address(url: str) -> Address:
@@ -49,8 +47,7 @@ def parse_address(url: str) -> Address:
     if queue not in ("kaname", "procrastinate"):
         raise _wrong("queue", queue)
     numbers = [_number(ours, name, least, usual) for name, least, usual in _NUMBERS]
-    ttl, patience, connections = numbers
-    return Address(server, shown_place(url), schema, ttl, patience, int(connections), pooler, queue, ours.get("key_file"))
+    return Address(server, shown_place(url), schema, numbers[0], numbers[1], int(numbers[2]), pooler, queue)
 
 
 _NUMBERS = (("ttl", 0.2, 10.0), ("patience", 0.0, 30.0), ("connections", 1.0, 4.0))
@@ -71,7 +68,7 @@ def _wrong(name: str, value: str) -> ConfigError:
         "journal.url_option",
         "{name}={value} in the URL of the journal is not possible. Options are: schema (a name in lower case), ttl "
         "(seconds, at least 0.2), patience (seconds), connections (at least 1), pooler (none or transaction), "
-        "queue (kaname or procrastinate), key_file (a file)",
+        "queue (kaname or procrastinate)",
         name=name,
         value=value,
     )

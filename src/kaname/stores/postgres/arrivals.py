@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from ...core.errors import JournalError, JournalUnreachable
 from .connections import Connection, Connections
-from .keys import Keys
 from .schema import BARRIER, Sql
 
 EVERYTHING = ""  # the key of those who wait for a fact of any run
@@ -50,8 +49,8 @@ class Follower:
 
 
 class Arrivals:
-    def __init__(self, connections: Connections, sql: Sql, keys: Keys) -> None:
-        self._connections, self._sql, self._keys = connections, sql, keys
+    def __init__(self, connections: Connections, sql: Sql) -> None:
+        self._connections, self._sql = connections, sql
         self._channel = f"kaname_{sql.schema}"
         self._waiting: dict[str, set[Follower]] = {}
         self._stopping: dict[str, asyncio.Future[str]] = {}
@@ -204,7 +203,7 @@ class Arrivals:
             for run, reason in await connection.fetch(self._sql(_STOPS), list(self._stopping)):
                 future = self._stopping.get(run)
                 if future is not None and not future.done():
-                    future.set_result(self._keys.open(reason, run))
+                    future.set_result(reason)
 
     def _wake(self, key: str, last: float) -> None:
         """Wake those who wait for what comes after a number below `last`."""

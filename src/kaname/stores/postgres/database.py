@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from ...core.encryption.user_keys import ID_LENGTH, SEALED, ErasedKey
-from ...core.runs import EVALUATION_PREFIX, SHARED, RunInfo
-from ..erasing import Erased, erase
+from ...core.runs import SHARED, RunInfo
 from ..rows import ERASED_TEXT
-from ..sealing import fact_place
 from ..sql import Lock, Many, Steps
 from .arrivals import INBOX
 from .connections import Connection
-from .keys import DESTROY, DESTROY_TRIED, LOCK_KEY
 from .media import remove_media
 from .office import Office
 from .owner import alive, describe_owner
@@ -33,8 +29,8 @@ WHERE run = ANY($1::text[])
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(name, $2)) FROM unnest($1::text[]) AS name"
 
 
-async def run(connection: Connection, office: Office, work: Callable[[], Steps[T]], written: set[str] | None = None) -> T:
-    """Do the work on a connection, and return its result. `written` receives the ids of the keys that seal what is written."""
+async def run(connection: Connection, office: Office, work: Callable[[], Steps[T]]) -> T:
+    """Do the work on a connection, and return its result."""
     steps = work()
     try:
         step = next(steps)
@@ -43,21 +39,12 @@ async def run(connection: Connection, office: Office, work: Callable[[], Steps[T
             if isinstance(step, Lock):
                 await connection.fetch(_LOCK, [f"{office.sql.schema} {name}" for name in sorted(step.names)], step.space)
             elif isinstance(step, Many):
-                _note_keys(written, step.rows)
                 await connection.executemany(office.sql(step.statement), step.rows)
             else:
-                _note_keys(written, [step[1:]])
                 rows = await connection.fetch(*_for_postgres(office, *step))
-                await office.keys.load(connection, rows)
             step = steps.send(rows)
     except StopIteration as done:
         return cast(T, done.value)
-
-
-def _note_keys(written: set[str] | None, rows: Iterable[Iterable[Any]]) -> None:
-    if written is not None:
-        found = {value[1 : 1 + ID_LENGTH] for row in rows for value in row if isinstance(value, str) and value[:1] == SEALED}
-        written |= found - {""}  # a statement may compare with the beginning of what is sealed
 
 
 def _for_postgres(office: Office, statement: str, *values: Any) -> tuple[Any, ...]:
@@ -95,20 +82,16 @@ class PostgresDatabase:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 return await run(connection, office, work)
 
-        return await office.read(lambda connection: office.keys.repeat(connection, go))
+        return await office.read(go)
 
     async def write(self, work: Callable[[], Steps[T]]) -> T:
         office = self._office()
 
         async def go(connection: Connection) -> T:
             async with connection.transaction():
-                written = None if office.keys.own is None else set[str]()
-                done = await run(connection, office, work, written)
-                if written:
-                    await office.keys.hold_fast(connection, written)
-                return done
+                return await run(connection, office, work)
 
-        return await office.read(lambda connection: office.keys.repeat(connection, go))
+        return await office.read(go)
 
     async def begin(self) -> None:
         await self._office().begin()
@@ -118,46 +101,31 @@ class PostgresDatabase:
         self._office().put(Settlement(holder, dict(spent)))
 
     def card(self, row: Sequence[Any]) -> RunInfo:
-        return self._office().keys.card(row)
+        return RunInfo(*row)
 
     def describe(self, owner: str) -> str:
         return describe_owner(owner)
 
     def forget(self, runs: Sequence[str]) -> Steps[None]:
         yield from remove_media(runs)
-        yield DESTROY_TRIED, list(runs), EVALUATION_PREFIX
 
     def erase_own(self, user: str, alias: str, needed: Sequence[str]) -> Steps[None]:
-        yield DESTROY, user
-        self._office().keys.forget(user)
         yield _ANONYMOUS, list(needed), alias, ERASED_TEXT, SHARED
         yield from remove_media(needed)
         if (yield ("SELECT 1 FROM pg_class WHERE oid = to_regclass('procrastinate_jobs')",)):
             yield "DELETE FROM procrastinate_jobs WHERE task_name = $1 AND args->>'user' = $2", TASK, user
 
     def seal(self, user: str, text: str, place: str, run: str = "") -> str:
-        return self._office().keys.seal(user, text, place)
+        return text
 
     def open(self, text: str, place: str, run: str = "") -> str:
-        try:
-            return self._office().keys.open(text, place)
-        except ErasedKey:
-            return ""
+        return text
 
     def plain_body(self, run: str, seq: int, kind: str, body: str) -> str | None:
-        return self.open(body, fact_place(run, seq, kind)) or None
+        return body
 
     def stored_body(self, run: str, seq: int, kind: str, plain: str, before: str) -> str:
-        return self._office().keys.seal_like(before, plain, fact_place(run, seq, kind))
-
-    async def erase_user(self, user: str) -> Erased:
-        """Erase a user. Nothing can be written with the user's key meanwhile, and it is destroyed with the rest."""
-
-        def work() -> Steps[Erased]:
-            yield LOCK_KEY, user
-            return (yield from erase(self, user))
-
-        return await self.write(work)
+        return plain
 
     async def version(self) -> int:
         return 0

@@ -52,9 +52,6 @@ def explain(problem: BaseException, where: str, *, writes: bool = False) -> Jour
         )
     if is_temporary(problem):
         return _unreachable(where, problem, writes)
-    if code == "23514":  # the only checks are those of an encrypted database
-        why = notice("journal.pg_sealed", "it was encrypted meanwhile, and this program has no key. Restart it with the key")
-        return _cannot_use(where, why)
     if code == "42704":  # options that are not ours are settings of the server
         return _cannot_use(
             where, notice("journal.pg_option", "the URL has an option that does not exist: {problem}", problem=problem)

@@ -64,7 +64,6 @@ DELETE FROM kaname.snapshots WHERE run <> $1 AND run IN (SELECT other.run FROM k
     ON other.session = mine.session AND other.session <> '' AND other.agent = mine.agent AND other."user" = mine."user"
     WHERE mine.run = $1)
 """
-_USER = 'SELECT "user" FROM kaname.runs WHERE run = $1'
 _KEEP_SNAPSHOT = """
 INSERT INTO kaname.snapshots (run, fold, seq, state, sum) SELECT $1, $2, $3, $4, $5
 WHERE EXISTS (SELECT 1 FROM kaname.runs WHERE run = $1)
@@ -174,9 +173,7 @@ class PostgresJournal(SqlJournal[RunHold]):
 
             async def work(connection: Connection) -> tuple[Any, Any]:
                 row = await connection.fetchrow(claim, run_id, office.me, token, is_free, takeover)
-                found = None if row is None else await connection.fetchrow(office.sql(_SELECT_CARD), run_id)
-                await office.keys.load(connection, [found or ()])
-                return row, found
+                return row, None if row is None else await connection.fetchrow(office.sql(_SELECT_CARD), run_id)
 
             try:
                 row, card = await office.read_here(work)
@@ -194,7 +191,7 @@ class PostgresJournal(SqlJournal[RunHold]):
                     here = owner == office.me
                     told = notice("journal.this_process", "this process") if here else describe_owner(owner)
                     raise RunBusy(busy_text(run_id, told))
-                taken.append(RunHold(epoch, office.keys.card(card), turn, before))
+                taken.append(RunHold(epoch, RunInfo(*card), turn, before))
                 taken[0].constant = _rarely_changing(taken[0].card)
             taken[0].term, self._held[run_id] = term, taken[0]
 
@@ -247,7 +244,7 @@ class PostgresJournal(SqlJournal[RunHold]):
     async def _next_page(self, run_id: str, after: int) -> tuple[list[Event], bool, bool]:
         office = self._office()
         return await office.read(
-            partial(reading.page, sql=office.sql, keys=office.keys, run_id=run_id, after=after, most=_PAGE, where=self.place)
+            partial(reading.page, sql=office.sql, run_id=run_id, after=after, most=_PAGE, where=self.place)
         )
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
@@ -267,9 +264,7 @@ class PostgresJournal(SqlJournal[RunHold]):
         """Yield the facts of all runs. A long transaction in the same server delays those that were written after it began."""
         while True:
             office = self._office()
-            found = await office.read(
-                partial(reading.changes, sql=office.sql, keys=office.keys, after=after, most=_PAGE, where=self.place)
-            )
+            found = await office.read(partial(reading.changes, sql=office.sql, after=after, most=_PAGE, where=self.place))
             for change in found:
                 after = change.place
                 yield change
@@ -286,7 +281,7 @@ class PostgresJournal(SqlJournal[RunHold]):
             if not rows:
                 raise RunNotFound(run_id)
             if rows[0][0]:
-                yield _ASK_TO_STOP, run_id, office.keys.seal("", reason.replace("\0", ""), run_id)
+                yield _ASK_TO_STOP, run_id, reason.replace("\0", "")
             return bool(rows[0][0])
 
         executed = await self.database.read(work)
@@ -301,25 +296,23 @@ class PostgresJournal(SqlJournal[RunHold]):
     async def lineage(self, run_id: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
         office = self._office()
         return await office.read(
-            partial(reading.lineage, sql=office.sql, keys=office.keys, run_id=run_id, upto=upto, fold=fold, where=self.place)
+            partial(reading.lineage, sql=office.sql, run_id=run_id, upto=upto, fold=fold, where=self.place)
         )
 
     async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
         """Store one snapshot per session: the last run's snapshot covers all runs before it."""
         office = self._office()
-        plain, found = detach_media(state) if MARK in state else (state, [])
+        text, found = detach_media(state) if MARK in state else (state, [])
+        total = row_sum(run_id, fold, seq, text)
 
         async def work(connection: Connection) -> None:
-            user = "" if office.keys.own is None else await connection.fetchval(office.sql(_USER), run_id) or ""
-            async with office.keys.transaction(connection, [user]):
-                text, sealed = office.keys.seal_whole(user, plain, found, run_id)
-                total = row_sum(run_id, fold, seq, text)
+            async with connection.transaction():
                 await connection.execute(office.sql(_OLD_SNAPSHOTS), run_id)
                 kept = await connection.execute(office.sql(_KEEP_SNAPSHOT), run_id, fold, seq, text, total)
-                if sealed and kept.endswith(" 1"):
-                    await media.store(connection, office.sql, [(run_id, one) for one in sealed])
+                if found and kept.endswith(" 1"):
+                    await media.store(connection, office.sql, [(run_id, one) for one in found])
 
-        await office.read(lambda connection: office.keys.repeat(connection, work))
+        await office.read(work)
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         """Delete a run with its children."""
@@ -327,11 +320,6 @@ class PostgresJournal(SqlJournal[RunHold]):
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
         return await prune_runs(self.database, cards, trial)
-
-    async def rotate_key(self) -> None:
-        """Wrap the keys of users with the current key of the installation (see `kaname encrypt --rotate`)."""
-        office = self._office()
-        await office.read(office.keys.rotate)
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
         """Return zeros: PostgreSQL reuses the space of deleted runs by itself (autovacuum)."""
@@ -373,4 +361,4 @@ class PostgresHealth:
     async def verify(self, most: int = 0) -> list[str]:
         """Read the whole journal and return a description of everything that is damaged. `most`: see `Health`."""
         office = self._office()
-        return await office.read(partial(reading.verify, sql=office.sql, keys=office.keys, where=self._place, most=most))
+        return await office.read(partial(reading.verify, sql=office.sql, where=self._place, most=most))

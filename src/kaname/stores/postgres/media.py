@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..media import Medium, attach_media, hashes_in
 from ..sql import Steps
 from .connections import Connection
-from .keys import Keys
 from .schema import Sql
 
 Held = Mapping[tuple[str, str], bytes]
@@ -46,13 +45,13 @@ async def store(connection: Connection, sql: Sql, found: Sequence[tuple[str, Med
     await connection.execute(sql(_USE), *map(list, zip(*rows.values(), strict=True)))
 
 
-async def read(connection: Connection, sql: Sql, keys: Keys, texts: Iterable[tuple[str, str]]) -> Held:
+async def read(connection: Connection, sql: Sql, texts: Iterable[tuple[str, str]]) -> Held:
     """Return the media that belong into the texts of runs."""
     wanted = [(run, hash) for run, text in texts for hash in hashes_in(text)]
     if not wanted:
         return {}
     rows = await connection.fetch(sql(_READ), [run for run, _ in wanted], [hash for _, hash in wanted])
-    return await keys.media(connection, rows)
+    return {(run, hash): content for run, hash, content in rows}
 
 
 def attach(held: Held, run: str, text: str) -> str:

@@ -16,7 +16,6 @@ from ..journal import RunHold
 from .address import Address
 from .arrivals import Arrivals
 from .connections import Connection, Connections, Statement
-from .keys import Keys
 from .owner import Heartbeat
 from .schema import Sql, prepare_database
 from .thread import PostgresThread
@@ -32,14 +31,12 @@ class Office:
 
     def __init__(self, address: Address, held: dict[str, RunHold]) -> None:
         self.address, self.sql, self._held = address, Sql(address.schema), held
-        self.keys = Keys(address, self.sql)
         self._connections = Connections(address)
         self.thread = PostgresThread(address.shown, self._connections.drop)
-        self.arrivals = Arrivals(self._connections, self.sql, self.keys)
+        self.arrivals = Arrivals(self._connections, self.sql)
         self.heartbeat = Heartbeat(self._connections, self.arrivals, self.sql)
         self.me = self.heartbeat.name
-        at = (self._connections, self.thread, self.sql, self.keys)
-        self._writer = Writer(*at, self.me, self._ready, self.arrivals.note, self.is_held)
+        self._writer = Writer(self._connections, self.thread, self.sql, self.me, self._ready, self.arrivals.note, self.is_held)
         self._opening = asyncio.Lock()
         self._is_open = False
         self._insisting: set[asyncio.Task[None]] = set()
@@ -131,7 +128,6 @@ class Office:
 
     async def _prepare(self, connection: Connection) -> None:
         await prepare_database(connection, self.sql, self.address.shown)
-        await self.keys.prepare(connection)
         setting, source = await connection.fetchrow(_SYNC)
         if setting == "off" and source != "client":  # else a crash of the server would lose facts that were acknowledged
             if self._connections.is_pooled:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.turns import MOST_KEYS, Candidate, choose
 from ...kernel.stores import QueuedRun, Wanted, WorkerInfo
-from ..queue import COLUMNS, SqlQueue, order_place
+from ..queue import COLUMNS, SqlQueue
 from .connections import Connection
 from .database import PostgresDatabase
 from .office import Office
@@ -84,15 +84,8 @@ class PostgresQueue(SqlQueue):
 
     async def put(self, items: Sequence[QueuedRun]) -> list[str]:
         office = self._office()
-        keys, users = office.keys, [one.user for one in items]
-
-        async def work(connection: Connection) -> list[Any]:
-            async with keys.transaction(connection, users):
-                sealed = [one._replace(order=keys.seal(one.user, one.order, order_place(one.run_id))) for one in items]
-                columns = [list(column) for column in zip(*[(*one[:10], one.thread) for one in sealed], strict=True)]
-                return list(await connection.fetch(office.sql(_PUT), *columns))
-
-        rows = await office.read(lambda connection: keys.repeat(connection, work)) if items else []
+        columns = [list(column) for column in zip(*[(*one[:10], one.thread) for one in items], strict=True)]
+        rows: list[Any] = await office.read(lambda connection: connection.fetch(office.sql(_PUT), *columns)) if items else []
         if rows:
             await office.tell_of_work()
         return [row[0] for row in rows]
@@ -117,7 +110,7 @@ class PostgresQueue(SqlQueue):
                 (_, _, start, last), *waiting = sorted(found, key=lambda row: row[0])
                 candidates = [Candidate(*row) for row in waiting]
                 chosen = choose(candidates, busy, wanted.per_key, count if wanted.per_key else most, self._turns)
-                taken = [self.entry(row) for row in await _take(connection, office, [one.number for one in chosen], count)]
+                taken = await _take(connection, office, [one.number for one in chosen], count)
             self._turns.start = start or ""
             self._turns.note([one.key for one in taken], last or 0)
             return taken
@@ -133,11 +126,10 @@ class PostgresQueue(SqlQueue):
         return [WorkerInfo(*row) for row in rows]
 
 
-async def _take(connection: Connection, office: Office, numbers: list[int], count: int) -> list[Any]:
+async def _take(connection: Connection, office: Office, numbers: list[int], count: int) -> list[QueuedRun]:
     """Take up to `count` of these runs. Those that other workers are taking at the same moment are passed over."""
     rows: list[Any] = []
     while numbers and len(rows) < count:
         first, numbers = numbers[: count - len(rows)], numbers[count - len(rows) :]
         rows += await connection.fetch(office.sql(_TAKE), first, office.me)
-    await office.keys.load(connection, rows)
-    return rows
+    return [QueuedRun(*row) for row in rows]

@@ -14,7 +14,6 @@ from ...kernel.ports import Change, Lineage
 from ..media import STORED
 from ..rows import fact_sum, row_sum
 from .connections import Connection
-from .keys import Keys
 from .media import Held, attach, read
 from .schema import BARRIER, Sql
 
@@ -90,7 +89,7 @@ def _without_gaps(
 
 
 async def page(
-    connection: Connection, sql: Sql, keys: Keys, run_id: str, after: int, most: int, where: str
+    connection: Connection, sql: Sql, run_id: str, after: int, most: int, where: str
 ) -> tuple[list[Event], bool, bool]:
     """Return the next facts, True if they are the last so far, and True if the run is over.
 
@@ -103,25 +102,23 @@ async def page(
     found = [row for row in rows if row[1] is not None]
     if not found and seq > after:
         _without_gaps([], run_id, after, seq, where)
-    found, held = await _some_media(connection, sql, keys, await keys.facts(connection, found))
+    found, held = await _some_media(connection, sql, found)
     events = _without_gaps(found, run_id, after, None, where, held)
     last = not events or events[-1].seq >= seq
     return events, last, last and status not in UNDER_WAY
 
 
-async def _some_media(connection: Connection, sql: Sql, keys: Keys, rows: list[Any]) -> tuple[list[Any], Held]:
+async def _some_media(connection: Connection, sql: Sql, rows: list[Any]) -> tuple[list[Any], Held]:
     """Return the first rows of a page with their media, so many that a slow reader does not hold too much in memory."""
     held: dict[tuple[str, str], bytes] = {}
     for count, row in enumerate(rows, 1):
-        held |= await read(connection, sql, keys, [(row[0], row[5])])
+        held |= await read(connection, sql, [(row[0], row[5])])
         if sum([len(content) for content in held.values()]) > _BYTES:
             return rows[:count], held
     return rows, held
 
 
-async def lineage(
-    connection: Connection, sql: Sql, keys: Keys, run_id: str, upto: int | None, fold: int, where: str
-) -> Lineage:
+async def lineage(connection: Connection, sql: Sql, run_id: str, upto: int | None, fold: int, where: str) -> Lineage:
     """Return the lineage of a run (see `Journal.lineage`) in two queries, however many runs it has."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         rows = await connection.fetch(sql(_CHAIN), run_id, 2**62 if upto is None else upto, fold)
@@ -130,15 +127,15 @@ async def lineage(
         oldest, snapshot, start = rows[0], "", 0
         if oldest[3] is not None:
             if row_sum(oldest[0], fold, oldest[3], oldest[4]) == oldest[5]:
-                start, snapshot = oldest[3], await keys.text(connection, oldest[4], oldest[0])
-            if not snapshot:  # it is damaged, or its user was erased: without it
-                return await lineage(connection, sql, keys, run_id, upto, 0, where)
+                start, snapshot = oldest[3], oldest[4]
+            else:
+                return await lineage(connection, sql, run_id, upto, 0, where)  # the snapshot is damaged: without it
         elif oldest[2]:
             raise RunNotFound(oldest[2])  # the base is gone
         afters = [start, *[0] * (len(rows) - 1)]
         given = [[row[0] for row in rows], afters, [row[1] for row in rows]]
-        facts = await keys.facts(connection, await connection.fetch(sql(_FACTS), *given))
-        held = await read(connection, sql, keys, [(oldest[0], snapshot), *[(row[0], row[5]) for row in facts]])
+        facts = await connection.fetch(sql(_FACTS), *given)
+        held = await read(connection, sql, [(oldest[0], snapshot), *[(row[0], row[5]) for row in facts]])
     events: list[Event] = []
     at = 0
     for run, after, last in zip(*given, strict=True):
@@ -148,14 +145,14 @@ async def lineage(
     return Lineage(attach(held, oldest[0], snapshot), events)
 
 
-async def changes(connection: Connection, sql: Sql, keys: Keys, after: int, most: int, where: str) -> list[Change]:
+async def changes(connection: Connection, sql: Sql, after: int, most: int, where: str) -> list[Change]:
     """Return the facts appended after that place, in order, a page at a time. All facts of one place are in one page."""
-    rows = await keys.facts(connection, await connection.fetch(sql(_CHANGES), after, most))
-    held = await read(connection, sql, keys, [(row[0], row[5]) for row in rows])
+    rows = await connection.fetch(sql(_CHANGES), after, most)
+    held = await read(connection, sql, [(row[0], row[5]) for row in rows])
     return [Change(row[7], _event(row, where, held)) for row in rows]
 
 
-async def verify(connection: Connection, sql: Sql, keys: Keys, where: str, most: int = 0) -> list[str]:
+async def verify(connection: Connection, sql: Sql, where: str, most: int = 0) -> list[str]:
     """Return a description of everything that is damaged: facts that are missing, alone, or not as they were written.
 
     With `most`, read about so many facts, of the newest runs, and do not look for facts without a run.
@@ -167,7 +164,7 @@ async def verify(connection: Connection, sql: Sql, keys: Keys, where: str, most:
             problems.append(f"run {run!r} has facts, but no entry in the list of runs")
         async for run, seq in connection.cursor(sql("SELECT run, seq FROM kaname.runs ORDER BY place DESC")):
             try:
-                rows = await keys.facts(connection, await connection.fetch(sql(_FACTS), [run], [0], [2**62]))
+                rows = await connection.fetch(sql(_FACTS), [run], [0], [2**62])
                 _without_gaps(rows, run, 0, seq, where)
             except JournalCorrupt as problem:
                 problems.append(str(problem))

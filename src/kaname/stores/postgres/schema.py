@@ -116,18 +116,8 @@ CREATE TABLE kaname.digests (
     run text COLLATE "C" PRIMARY KEY REFERENCES kaname.runs (run) ON DELETE CASCADE, seq int8 NOT NULL, body text NOT NULL,
     sum int8 NOT NULL);
 """
-# The keys of users, wrapped with the key of the installation. A key that was destroyed has no owner any more.
-_KEYS = 'CREATE TABLE kaname.keys (id text COLLATE "C" PRIMARY KEY, owner text UNIQUE, secret bytea);'
 _LATER = (Migration(_PEOPLE, 1), Migration(_MARKS, 1), Migration(_MEDIA, 5), Migration(_WORKERS, 1), Migration(_DIGESTS, 1))
-MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), *_LATER, Migration(_KEYS, 1))
-_SEALED = (("facts", "body"), ("snapshots", "state"), ("inbox", "body"), ("digests", "body"), ("grants", "conditions"))
-# Of an encrypted database: it refuses what is not sealed, whoever writes it.
-SEALED_ONLY = "".join(
-    [
-        f"ALTER TABLE kaname.{table} ADD CONSTRAINT {table}_sealed CHECK (starts_with({column}, chr(2)));\n"
-        for table, column in (*_SEALED, ("queue", '"order"'), ("stops", "reason"))
-    ]
-)
+MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), *_LATER)
 
 
 class Sql:

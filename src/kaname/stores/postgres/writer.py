@@ -18,13 +18,11 @@ from ...core.runs import RunInfo
 from ...kernel.boundary import Border
 from ...kernel.ports import Turn
 from ..journal import RunHold
-from ..media import MARK, Medium, detach_media, hashes_in
+from ..media import MARK, Medium, detach_media
 from ..refusals import busy_text, gap_text, superseded_text
 from ..rows import CARD, fact_sum, messages_in
-from ..sealing import Seal
 from .connections import Connection, Connections
 from .errors import code_of, explain, is_temporary
-from .keys import Keys, seal_media
 from .media import store
 from .owner import alive, describe_owner
 from .schema import PLACES, Sql
@@ -128,47 +126,29 @@ async def settle(connection: Connection, sql: Sql, one: Settlement, again: bool)
 class Append:
     """Facts of one run on their way to the database. `base_seq`: the fact of the base from which a new run continues."""
 
-    __slots__ = (
-        "base_seq", "ends", "future", "goes_on", "hold", "loop", "media", "outcome", "plain", "prior", "rows", "said", "values",
-    )  # fmt: skip
+    __slots__ = ("base_seq", "ends", "future", "goes_on", "hold", "loop", "media", "outcome", "prior", "rows", "values")
 
     def __init__(
         self, hold: RunHold, prior: int, rows: list[Any], values: Any, goes_on: bool, ends: bool, base_seq: int
     ) -> None:
         self.hold, self.prior, self.values = hold, prior, values
-        self.said = messages_in(rows)
-        self.rows, self.media = self.plain = _without_media(rows)
+        self.rows, self.media = _without_media(rows)
         self.goes_on, self.ends, self.base_seq = goes_on, ends, base_seq
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
         self.outcome: Any = None
 
-    def encrypt(self, seal: Seal) -> None:
-        """Encrypt the facts and their media with the key of their user."""
-        self.rows, self.media = [], []
-        held = {one.hash: one for one in self.plain[1]}
-        for row in self.plain[0]:
-            if held and (mine := [held[hash] for hash in hashes_in(row[5]) if hash in held]):
-                text, sealed = seal_media(seal.key, row[5], mine)
-                row = (*row[:5], text, 0)
-                self.media += sealed
-            self.rows.append(seal.row(row))
-
 
 class Group:
     """The appends of one run that are written together."""
 
-    __slots__ = (
-        "appends", "base_seq", "ends", "goes_on", "hold", "last", "opens", "outcome", "plain", "prior", "run", "seal", "values",
-    )  # fmt: skip
+    __slots__ = ("appends", "base_seq", "ends", "goes_on", "hold", "last", "opens", "outcome", "prior", "run", "values")
 
     def __init__(self, first: Append) -> None:
         self.appends, self.hold, self.run = [first], first.hold, first.rows[0][0]
         self.prior, self.base_seq, self.opens = first.prior, first.base_seq, first.prior == 0
         self.goes_on, self.ends, self.values, self.last = first.goes_on, first.ends, first.values, first.rows[-1][1]
         self.outcome: JournalError | None = None  # of the last try
-        self.seal: Seal | None = None  # with which the rows are encrypted
-        self.plain = first.values
 
     def add(self, append: Append) -> None:
         self.appends.append(append)
@@ -176,24 +156,10 @@ class Group:
         self.values, self.last = append.values, append.rows[-1][1]
 
     def messages(self) -> list[str]:
-        return [one for append in self.appends for one in append.said]
-
-    def encrypt(self, keys: Keys, user: str) -> None:
-        """Encrypt the rows. They stay the same when they are sent again, unless the key of the user has changed."""
-        if (seal := self.hold.seal) is None:
-            seal = self.seal if self.seal is not None and self.seal.key.id == keys.of(user).id else keys.seal_of(user)
-        if seal is self.seal:
-            return
-        if self.seal is None:
-            self.plain = self.values
-        self.seal, self.values = seal, seal.card(self.plain)
-        for append in self.appends:
-            append.encrypt(seal)
+        return [one for append in self.appends for one in messages_in(append.rows)]
 
     def finish(self) -> None:
         self.hold.failure = self.hold.failure or self.outcome
-        if self.outcome is None:
-            self.hold.seal = self.seal  # the key stays while this process executes the run
         for append in self.appends:
             append.outcome = self.outcome
 
@@ -209,13 +175,12 @@ class Writer:
         connections: Connections,
         thread: PostgresThread,
         sql: Sql,
-        keys: Keys,
         owner: str,
         ready: Callable[[], Awaitable[None]],
         wrote: Callable[[list[str]], None],
         is_held: Callable[[str], bool],
     ) -> None:
-        self._connections, self._thread, self._sql, self._keys, self._owner = connections, thread, sql, keys, owner
+        self._connections, self._thread, self._sql, self._owner = connections, thread, sql, owner
         self._ready, self._wrote, self._is_held = ready, wrote, is_held
         self._appends: deque[Append] = deque()
         self._settlements: deque[Settlement] = deque()
@@ -294,15 +259,10 @@ class Writer:
         said = {group.run: found for group in groups if (found := group.messages())}
         media = any(append.media for group in groups for append in group.appends)
 
-        fresh = [group for group in groups if group.hold.seal is None] if self._keys.own is not None else []
-        users = {group.hold.card.user for group in fresh}
-
         async def work(connection: Connection) -> None:
-            if not turns and not settlements and not said and not media and not fresh:
-                self._encrypt(groups)
+            if not turns and not settlements and not said and not media:
                 return await self._append(connection, groups, again)
-            async with self._keys.transaction(connection, users):
-                self._encrypt(groups)
+            async with connection.transaction():
                 for one in settlements:
                     await settle(connection, self._sql, one, again)
                 refused = await self._refused_turns(connection, turns) if turns else set()
@@ -314,12 +274,7 @@ class Writer:
                     await self._store_media(connection, groups)
             return None
 
-        await self._connections.writer.do(lambda connection: self._keys.repeat(connection, work))
-
-    def _encrypt(self, groups: Sequence[Group]) -> None:
-        if self._keys.own is not None:
-            for group in groups:
-                group.encrypt(self._keys, group.hold.card.user)
+        await self._connections.writer.do(work)
 
     async def _store_media(self, connection: Connection, groups: Sequence[Group]) -> None:
         written = [group for group in groups if group.outcome is None]

@@ -23,7 +23,7 @@ from .schema import APPLICATION, migrate
 if TYPE_CHECKING:
     from ...core.encryption.user_keys import UserKeys
     from ..journal import RunHold
-    from ..sealing import Seal
+    from .sealing import Seal
 
 _BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and the memory that processes share: all three or none
 _FEW_RUNS = 1_000
@@ -105,7 +105,7 @@ class JournalFile:
         """
         if self.keys is None or not user:
             return None
-        from ..sealing import Seal
+        from .sealing import Seal
 
         return Seal(self.keys.of(user), title, stored)
 

@@ -115,8 +115,7 @@ def facts(
 
 def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
     """Decrypt a fact and add its media. If the key of its user was destroyed, return what stands in its place."""
-    from ..sealing import fact_place
-    from .sealing import unseal
+    from .sealing import fact_place, unseal
 
     try:
         body = unseal(path, body, fact_place(run, seq, kind))

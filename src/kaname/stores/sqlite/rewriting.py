@@ -9,9 +9,9 @@ from ...core.codec import encode_body
 from ...core.encryption.user_keys import SEALED, ErasedKey, UserKeys
 from ..erasing import Changed, rewrite_facts
 from ..rows import ERASED_TEXT, erased_fact
-from ..sealing import Seal, fact_place
 from ..sql import Many, Steps
 from .database import rewrite_card, run_steps
+from .sealing import Seal, fact_place
 
 _MESSAGES = "SELECT i.id, r.user, i.body FROM kaname.inbox AS i JOIN kaname.runs AS r ON r.run = i.run"
 _GRANTS = "SELECT id, user, conditions FROM kaname.grants"

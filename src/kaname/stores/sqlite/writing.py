@@ -6,7 +6,7 @@ import sqlite3
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.runs import RunInfo
 from ...kernel.ports import Turn
@@ -15,6 +15,9 @@ from ..journal import RunHold
 from ..rows import CARD, fact_sum, messages_in
 from .database import run_steps
 from .media import media_of
+
+if TYPE_CHECKING:
+    from .sealing import Seal
 
 card_values = attrgetter(*RunInfo.__match_args__[:-1])
 rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
@@ -30,13 +33,14 @@ _MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
 
 
 class SqliteHold(RunHold):
-    """A run that is executed through this journal."""
+    """A run that is executed through this journal. `seal`: what encrypts its rows."""
 
-    __slots__ = ()
+    __slots__ = ("seal",)
 
     def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, before: str = "") -> None:
         super().__init__(epoch, card, turn, before)
         self.constant = rarely_changing(card)
+        self.seal: Seal | None = None
 
     def write(self, connection: sqlite3.Connection, rows: list[tuple[Any, ...]], path: Path) -> None:
         """Write facts, and note them in the order of all changes. Their media are stored first, next to the journal."""
