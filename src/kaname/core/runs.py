@@ -24,6 +24,7 @@ from .people.answers import asks_person
 from .record import mutable
 
 _TITLE = 80
+_CONTROL = dict.fromkeys([*range(32), *range(127, 160)], " ")
 TITLE = "title"  # the name of the fact that gives a run another
 EVALUATION = "evaluation"  # the agent of evaluations, and the name of the facts that say which cases there are
 EVALUATION_PREFIX = "eval-"  # how the ids of evaluations and of their attempts begin
@@ -119,8 +120,9 @@ def _index_opened(card: RunInfo, body: Opened, event: Event) -> None:
 
 
 def as_title(text: str) -> str:
-    """Return a text as a title: one short line. Half a surrogate pair, which no column takes, is replaced."""
-    return " ".join(text.split())[:_TITLE].encode("utf-8", "replace").decode()
+    """Return a text as a title: one short line without control characters, with which encrypted titles begin. Half a surrogate
+    pair, which no column takes, is replaced."""
+    return " ".join(text.split())[:_TITLE].translate(_CONTROL).strip().encode("utf-8", "replace").decode()
 
 
 def title_of(message: Message) -> str:
