@@ -418,6 +418,6 @@ async def test_scripted_model_reads_what_a_tool_returned_from_the_results_of_the
 async def test_title_has_no_control_characters_and_the_list_of_runs_can_be_read(tmp_path):
     agent = Agent(ScriptedModel(["done"]), journal=tmp_path / "journal.db")
     run = await agent.run("\x02 hello\x00\x1b[2J there")
-    assert [card.title for card in await agent.journal.runs()] == ["hello  [2J there"]
+    assert [card.title for card in await agent.journal.runs()] == ["hello[2J there"]
     assert (await agent.result(run.run_id)).output == "done"
     await agent.close()

@@ -24,7 +24,7 @@ from .people.answers import asks_person
 from .record import mutable
 
 _TITLE = 80
-_CONTROL = dict.fromkeys([*range(32), *range(127, 160)], " ")
+_CONTROL = dict.fromkeys([*range(32), *range(127, 160)])  # to nothing
 TITLE = "title"  # the name of the fact that gives a run another
 EVALUATION = "evaluation"  # the agent of evaluations, and the name of the facts that say which cases there are
 EVALUATION_PREFIX = "eval-"  # how the ids of evaluations and of their attempts begin
