@@ -1,6 +1,8 @@
 """LiteLLM: loaded late, closed, quiet, and mapped to the same replies. What it shares with the others is in test_model_adapters."""
 
 import asyncio
+import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -167,6 +169,24 @@ async def test_what_blocks_in_litellm_blocks_neither_the_loop_nor_the_deadline(w
         assert (await model.reply(ModelRequest((user("hi"),)), quiet)).message.text == "hello", "and it goes on afterwards"
         await model.close()
         assert not [one for one in threading.enumerate() if one.name == "kaname-litellm"]
+
+
+async def test_lines_of_an_answer_from_anthropic_are_closed_when_it_has_been_read(monkeypatch):
+    lines, as_json = [], adapter._as_json
+
+    def seen(chunk):
+        lines[:] = [one for one in gc.get_objects() if inspect.isasyncgen(one) and one.__name__ == "aiter_lines"]
+        return as_json(chunk)
+
+    monkeypatch.setattr(adapter, "_as_json", seen)
+    async with WireServer(lambda _: anthropic_reply("hello")) as server:
+        model = LiteLLM("anthropic/any", base_url=server.url.removesuffix("/v1"), api_key="k")
+        try:
+            said = await model.reply(ModelRequest((user("hi"),)), quiet)
+            assert said.message.text == "hello"
+            assert [one.ag_frame for one in lines] == [None]
+        finally:
+            await model.close()
 
 
 async def test_a_reply_that_is_cancelled_leaves_no_connection_behind():

@@ -267,6 +267,35 @@ async def test_of_two_answers_at_once_to_the_task_of_an_ended_run_one_is_refused
     assert await answers_of(journal, child) == [taken]
 
 
+async def test_task_goes_on_although_another_answer_to_it_is_being_refused_meanwhile(journal):
+    agent, ended, key = await in_background(journal, Approve("pay"))
+    child, claim, claims = key.partition(":")[0], journal.claim, []
+    both_claim, first_has_returned = asyncio.Event(), asyncio.Event()
+
+    async def claimed(run_id, **more):
+        if run_id == child:
+            claims.append(run_id)
+            if len(claims) == 1:
+                await both_claim.wait()
+            elif len(claims) == 2:
+                both_claim.set()
+                await first_has_returned.wait()
+        return await claim(run_id, **more)
+
+    async def answer(word):
+        return await agent.resume(ended.run_id, {key: word})
+
+    journal.claim = claimed
+    async with asyncio.timeout(SECONDS):
+        both = [asyncio.create_task(answer(word)) for word in ("yes", "no")]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        first_has_returned.set()
+        told = await asyncio.gather(*both, return_exceptions=True)
+    assert [type(one) for one in told if isinstance(one, Exception)] == [InvalidState], told
+    assert await until(journal, "completed", "payer") == child
+    assert len(await answers_of(journal, child)) == 1
+
+
 async def test_task_that_another_holds_for_a_moment_after_its_answer_goes_on(journal):
     agent, ended, key = await in_background(journal, Approve("pay"))
     child, release, held = key.partition(":")[0], journal.release, []

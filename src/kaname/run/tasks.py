@@ -187,6 +187,8 @@ async def _revive_task(scope: Scope, child_id: str, value: Mapping[str, Any]) ->
     ready = card.status == "waiting" and bool(answers or expired)
     if (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
         if not ready:
+            if work.letting_go:  # it only brought an answer
+                look_after(_wait_elsewhere(scope, child_id))
             return
         await asyncio.wait([work.task])  # it has asked, and is about to rest
     if card.status == "running":

@@ -11,8 +11,8 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from copy import deepcopy
 from importlib import import_module
 from importlib.util import find_spec
@@ -150,7 +150,9 @@ class LiteLLM(ModelBase):
         async with self._explain_errors(litellm):
             stream = await litellm.acompletion(**arguments)
             put(_OPENED)
-            async with aclosing(stream):
+            lines = getattr(getattr(stream, "completion_stream", None), "streaming_response", None)
+            left_open = aclosing(lines) if isinstance(lines, AsyncGenerator) else nullcontext()  # by LiteLLM, for Anthropic
+            async with left_open, aclosing(stream):
                 async for chunk in stream:
                     put(_as_json(chunk))
 
