@@ -28,7 +28,7 @@ from .config import Entry
 from .questions import Clock, Elicit
 
 _SIGN_IN_SECONDS = 600.0
-_FIRST_PORT, _PORTS = 49_152, 16_000
+_FIRST_PORT, _PORTS = 16_384, 16_000  # below those that systems give to outgoing connections
 _TAKEN = "the port is taken"
 
 
