@@ -60,9 +60,10 @@ def _given(columns: dict[str, str], first: int) -> str:
 _ENDED = "CASE WHEN {status} IN ('running', 'waiting') THEN NULL ELSE g.updated END"
 _COUNTS = ("updated", "seq", "input", "output", "cost")
 _OPEN_COLUMNS = ", ".join([*_QUOTED.values(), "base_seq", "place", "moved", "ended", "epoch", "owner"])
-# $1 is this process. A run that goes on changes no column that has an index.
+# $1 is this process. A run that goes on changes no column that has an index. `LIMIT 1` is for the planner: without statistics
+# it expects thousands of rows, and spends seconds on compiling the statement (JIT) when many runs begin at once.
 _APPEND = f"""
-WITH mark AS (SELECT shift + (pg_current_xact_id()::text::int8 << {PLACES}) AS place FROM kaname.journal),
+WITH mark AS (SELECT shift + (pg_current_xact_id()::text::int8 << {PLACES}) AS place FROM kaname.journal LIMIT 1),
 short AS (SELECT * FROM {_given(_SHORT, 2)}),
 whole AS (SELECT * FROM {_given(_WHOLE, 2 + len(_SHORT))}),
 bases AS (SELECT run FROM kaname.runs WHERE run IN (SELECT base FROM whole WHERE opens AND base <> '') FOR KEY SHARE),
