@@ -119,10 +119,14 @@ def _index_opened(card: RunInfo, body: Opened, event: Event) -> None:
     card.parent = body.parent[0] if body.parent else ""
 
 
+def as_column(text: str) -> str:
+    """Return a text as every database takes it: without zeros, and with half a surrogate pair replaced."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
 def as_title(text: str) -> str:
-    """Return a text as a title: one short line without control characters, with which encrypted titles begin. Half a surrogate
-    pair, which no column takes, is replaced."""
-    return " ".join(text.split())[:_TITLE].translate(_CONTROL).strip().encode("utf-8", "replace").decode()
+    """Return a text as a title: one short line without control characters, with which encrypted titles begin."""
+    return as_column(" ".join(text.split())[:_TITLE].translate(_CONTROL).strip())
 
 
 def title_of(message: Message) -> str:

@@ -72,9 +72,14 @@ class SharedSession(str):
 
 def check_ids(**ids: str | None) -> None:
     for name, value in ids.items():
-        if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
+        if value is not None and (
+            not isinstance(value, str) or "\0" in value or value.encode("utf-8", "ignore").decode() != value
+        ):
             raise ConfigError.of(
-                "id.not_text", "{name} must be a string that can be encoded as UTF-8, not {value!r}", name=name, value=value
+                "id.not_text",
+                "{name} must be a string that can be encoded as UTF-8, without zeros, not {value!r}",
+                name=name,
+                value=value,
             )
     if (session := ids.get("session_id")) and session.startswith(SHARED) and not isinstance(session, SharedSession):
         raise ConfigError.of(

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ..core.runs import as_column
 from ..core.turns import Turns
 from ..kernel.stores import AGAIN, QueuedRun, Wanted, WorkerInfo
 from .sql import Database, Steps
@@ -76,13 +77,13 @@ class SqlQueue(ABC):
         return bool(await self._change(_FINISH, run_id, self._database.me))
 
     async def retry(self, run_id: str, seconds: float = 0.0, reason: str = "") -> bool:
-        changed = await self._change(_RETRY, run_id, self._database.me, float(seconds), reason.replace("\0", ""))
+        changed = await self._change(_RETRY, run_id, self._database.me, float(seconds), as_column(reason))
         if changed and not seconds:
             await self._database.tell_of_work()
         return bool(changed)
 
     async def set_aside(self, run_id: str, reason: str) -> bool:
-        return bool(await self._change(_SET_ASIDE, run_id, self._database.me, reason.replace("\0", "")))
+        return bool(await self._change(_SET_ASIDE, run_id, self._database.me, as_column(reason)))
 
     async def rescue(self, executing: Collection[str] = ()) -> list[str]:
         return await self._return_runs(_RESCUE, self._database.me, list(executing))

@@ -5,7 +5,18 @@ import gc
 
 import pytest
 
-from kaname import Agent, PostgresJournal, RunBusy, RunNeeded, RunNotFound, ScriptedModel, SqliteJournal, call, tool
+from kaname import (
+    Agent,
+    ConfigError,
+    PostgresJournal,
+    RunBusy,
+    RunNeeded,
+    RunNotFound,
+    ScriptedModel,
+    SqliteJournal,
+    call,
+    tool,
+)
 from kaname.core.events import Custom, Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
@@ -200,12 +211,25 @@ async def test_text_that_postgres_cannot_hold_is_kept_in_facts(url):
     journal = PostgresJournal(url)
     lease = await journal.claim("r")
     facts = [Event("r", 1, 1.0, "a", Opened()), Event("r", 2, 1.0, "a", Received(user("zero \0 and half \ud83d a pair")))]
+    await journal.append(facts, lease.epoch)
+    assert await journal.ask_to_stop("r", "zero \0 and half \ud83d a pair")
+    assert await journal.asked_to_stop("r") == "zero  and half ? a pair"
     await journal.append(
-        [*facts, Event("r", 3, 1.0, "a", Custom("x", {"zero": "\0"})), Event("r", 4, 1.0, "a", Stopped(Stop("completed")))],
+        [Event("r", 3, 1.0, "a", Custom("x", {"zero": "\0"})), Event("r", 4, 1.0, "a", Stopped(Stop("completed")))],
         lease.epoch,
     )
     assert [event async for event in journal.read("r")][2].body == Custom("x", {"zero": "\0"})
     assert (await journal.runs())[0].title == "zero  and half ? a pair"
+    await journal.close()
+
+
+async def test_user_whose_name_no_database_holds_is_refused_before_anything_is_recorded(url):
+    journal = PostgresJournal(url)
+    agent = Agent(ScriptedModel(["ok"]), journal=journal)
+    for name in ("ken\0", "ken\ud83d"):
+        with pytest.raises(ConfigError, match="user_id must be a string that can be encoded as UTF-8, without zeros"):
+            await agent.run("go", user_id=name)
+    assert await journal.runs() == []
     await journal.close()
 
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary, finalize
 from ...core.errors import JournalError, JournalUnreachable, RunBusy, RunNotFound, RunSuperseded
 from ...core.events import Event, Opened, Stopped
 from ...core.notices import notice
-from ...core.runs import RunInfo, index
+from ...core.runs import RunInfo, as_column, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ...kernel.stores import Stores
 from ..digests import SqlDigests
@@ -281,7 +281,7 @@ class PostgresJournal(SqlJournal[RunHold]):
             if not rows:
                 raise RunNotFound(run_id)
             if rows[0][0]:
-                yield _ASK_TO_STOP, run_id, reason.replace("\0", "")
+                yield _ASK_TO_STOP, run_id, as_column(reason)
             return bool(rows[0][0])
 
         executed = await self.database.read(work)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.install import install_command
+from ...core.runs import as_column
 from ...kernel.stores import AGAIN, QueuedRun, QueueState, Wanted, WorkerInfo
 from .connections import Connection
 from .office import Office
@@ -146,13 +147,13 @@ class ProcrastinateQueue:
         return await self._change(f"DELETE FROM procrastinate_jobs {_MINE}", run_id)
 
     async def retry(self, run_id: str, seconds: float = 0.0, reason: str = "") -> bool:
-        changed = await self._change(_RETRY, run_id, float(seconds), reason.replace("\0", ""))
+        changed = await self._change(_RETRY, run_id, float(seconds), as_column(reason))
         if changed and not seconds:
             await self._office().tell_of_work()
         return changed
 
     async def set_aside(self, run_id: str, reason: str) -> bool:
-        return await self._change(self._office().sql(_SET_ASIDE), run_id, reason.replace("\0", ""))
+        return await self._change(self._office().sql(_SET_ASIDE), run_id, as_column(reason))
 
     async def _change(self, statement: str, run_id: str, *values: Any) -> bool:
         """Change the job of a run, if it is still this worker's."""
