@@ -3,8 +3,10 @@
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +14,8 @@ import pytest
 
 from kaname import Agent, PostgresJournal, ScriptedModel, SqliteJournal
 from kaname.cli.main import main
+from kaname.kernel.load import load
+from tests.parts import wait_until
 
 PROGRAM = """
 from kaname import Agent, ScriptedModel
@@ -98,22 +102,104 @@ agent = Agent(ScriptedModel([call("pay"), "done"]), [pay], name="desk", journal=
 """
 
 
-async def test_worker_that_is_stopped_waits_for_a_tool_in_a_thread(tmp_path):
-    (tmp_path / "app.py").write_text(PAYER)
-    journal = SqliteJournal(tmp_path / "journal.db")
-    run = await Agent(ScriptedModel([]), name="desk", journal=journal).submit("go")
-    command = [sys.executable, "-m", "kaname.cli.main", "worker", "-a", "app:agent"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as worker:
-        async with asyncio.timeout(60):
-            while not (tmp_path / "begun.txt").exists():
-                await asyncio.sleep(0.01)
-        worker.terminate()
-        with pytest.raises(subprocess.TimeoutExpired):
-            await asyncio.to_thread(worker.wait, 2)
+ASYNC = PAYER.replace("def pay", "async def pay").replace("sleep(0.01)", "await sleep(0.01)").replace("time", "asyncio")
+
+
+@contextmanager
+def _stopped(folder, program, *options, command="worker"):
+    """Yield a worker or server that was sent SIGTERM while its tool was at work, its journal, and the run."""
+    (folder / "app.py").write_text(program)
+    journal = SqliteJournal(folder / "journal.db")
+    queued = [sys.executable, "-c", "import app, asyncio; print(asyncio.run(app.agent.submit('go')))"]
+    run = subprocess.run(queued, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    started = [sys.executable, "-m", "kaname.cli.main", command, "-a", "app:agent", *options]
+    with subprocess.Popen(started, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        wait_until((folder / "begun.txt").exists)
+        process.terminate()
+        try:
+            yield process, journal, run
+        finally:
+            process.kill()
+
+
+def _is_ending(process):
+    """Return True if it is still there after two seconds."""
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    return True
+
+
+SERVE = ("serve", "--port", "0")
+COMMANDS = pytest.mark.parametrize("command", [("worker",), SERVE, (*SERVE, "--workers", "2")])
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [(("worker",), PAYER), (("worker",), ASYNC), (SERVE, ASYNC), ((*SERVE, "--workers", "2"), PAYER)],
+    ids=["worker-thread", "worker-async", "serve-async", "processes-thread"],
+)
+async def test_process_that_is_stopped_waits_for_a_tool_and_records_its_result(tmp_path, program, command):
+    name, *options = command
+    with _stopped(tmp_path, program, *options, command=name) as (process, journal, run):
+        assert _is_ending(process)
         (tmp_path / "go.txt").touch()
-        assert await asyncio.to_thread(worker.wait, 60) == 0
+        assert process.wait(60) in (0, -signal.SIGTERM)
     assert (tmp_path / "paid.txt").exists(), "the call was not cut"
     (card,) = await journal.runs(run_id=run)
     assert card.status == "interrupted"
+    assert (await load(journal, run)).pending == (), "its result is recorded"
     assert (await journal.claim(run)).before == "", "it was released, and its process did not die with it"
     await journal.close()
+
+
+LEFT = "the call of pay in run {} did not end in time: it is in doubt whether it took effect"
+
+
+@pytest.mark.parametrize(("command", "grace"), [(("worker",), "0"), (SERVE, "1"), ((*SERVE, "--workers", "2"), "0")])
+async def test_process_that_is_stopped_says_what_it_leaves(tmp_path, grace, command):
+    name, *options = command
+    with _stopped(tmp_path, ASYNC, *options, "--grace", grace, command=name) as (process, journal, run):
+        told, _ = process.communicate(timeout=60)
+    assert told.count(LEFT.format(run)) == 1, told
+    (card,) = await journal.runs(run_id=run)
+    assert card.status == "interrupted" or (card.status == "waiting" and "--workers" in options), "the other process has asked"
+    assert (await journal.claim(run)).before == ""
+    await journal.close()
+
+
+@COMMANDS
+async def test_second_signal_cuts_at_once(tmp_path, command):
+    name, *options = command
+    with _stopped(tmp_path, ASYNC, *options, "--grace", "600", command=name) as (process, journal, run):
+        assert _is_ending(process)
+        process.terminate()
+        told, _ = process.communicate(timeout=60)
+    assert told.count(LEFT.format(run)) == 1, told
+    assert (await journal.claim(run)).before == ""
+    await journal.close()
+
+
+@COMMANDS
+async def test_signal_that_arrives_twice_at_once_counts_once(tmp_path, command):
+    name, *options = command
+    with _stopped(tmp_path, ASYNC, *options, "--grace", "600", command=name) as (process, journal, run):
+        process.terminate()
+        assert _is_ending(process)
+        (tmp_path / "go.txt").touch()
+        assert process.wait(60) in (0, -signal.SIGTERM)
+    assert (await load(journal, run)).pending == ()
+    await journal.close()
+
+
+async def test_worker_on_postgresql_records_the_result_and_another_process_goes_on(url, tmp_path):
+    program = ASYNC.replace('"journal.db"', repr(url))
+    with _stopped(tmp_path, program) as (process, journal, run):
+        assert _is_ending(process)
+        (tmp_path / "go.txt").touch()
+        assert process.wait(60) == 0
+    await journal.close()
+    shared = PostgresJournal(url)
+    (card,) = await shared.runs(run_id=run)
+    assert card.status == "interrupted"
+    assert (await Agent(ScriptedModel(lambda request: "done"), name="desk", journal=shared).resume(run)).output == "done"
+    await shared.close()

@@ -59,7 +59,7 @@ def _serve(args: argparse.Namespace, screen: Screen) -> int:
         _print_address(screen, taken.getsockname(), made.open)
         note_local_files(made.service.journal.stores.place, screen)
         if workers > 1:
-            return WorkerProcesses(sys.argv[1:], taken, workers).run()
+            return WorkerProcesses(sys.argv[1:], taken, workers, made.service.grace).run()
     serve(made, taken)
     return DONE
 
@@ -88,6 +88,7 @@ def _app(args: argparse.Namespace, settings: Mapping[str, Any], host: str, scree
         recover=not args.no_recover,
         on_disconnect=args.on_disconnect,
         approvers_see=args.approvers_see,
+        grace=args.grace,
     )
 
 

@@ -505,6 +505,7 @@ SERVE = block("Options of `kaname serve`. The command line overrides them.", "`k
         "redirect_uri": key("string", "Where the provider sends the browser back: https://…/signin/callback.", "ブラウザーの戻り先: https://…/signin/callback。"),
         "name": key("string", "The name on the page (default: the host of the provider).", "ページに表示する名前 (既定: ホスト名)。"),
     }, required=["issuer", "client_id", "groups"]),
+    "grace": key("number", "Seconds that tool calls under way have to end when the server shuts down.", "サーバーの終了時に、動作中のツールの呼び出しを待つ秒数。", 10, minimum=0),
     "on_disconnect": key("string", "What becomes of a run if a client of another protocol closes its stream.", "ほかのプロトコルのクライアントが接続を閉じたときの動作。", "stop", enum=["stop", "continue"]),
 })
 AUDIT = either("The audit log of `kaname serve`: true, false, or a mapping.", "`kaname serve` の監査ログ: true、false、またはマッピング。", key("boolean"), block("", "", {

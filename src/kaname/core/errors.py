@@ -364,6 +364,10 @@ class Suspend(Signal):
         self.by, self.until, self.then, self.rules = by, until, then, rules
 
 
+class Released(Signal):
+    """The run is to end soon, so a call does not begin, or its child was released. The call is made when the run is resumed."""
+
+
 class BadArguments(Exception): ...
 
 

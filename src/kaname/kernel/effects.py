@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import BadArguments, JournalError, Signal, Suspend
+from ..core.errors import BadArguments, JournalError, Released, Signal, Suspend
 from ..core.events import ToolStarted
 from ..core.messages import ToolResult
 from ..core.notices import notice
@@ -36,6 +36,8 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
             notice("effect.bad_arguments", "its arguments are no longer accepted: {it}", it=str(problem)),
         )
     await scope.confirm()
+    if scope.stopping:
+        raise Released
     context = scope.tool_context(call.id, started.key, started.attempt)
     options = options_of(tool)
     if started.effect == "compensable" and options.undo is not None and started.run_id == scope.run_id:

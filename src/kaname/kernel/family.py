@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..core.errors import JournalError, Suspend
+from ..core.errors import JournalError, Released, Suspend
 from ..core.messages import NOTHING, Usage
 from ..core.record import field, mutable
 
@@ -26,7 +26,8 @@ class Family:
         charged: What policies have charged to the call itself.
         untrusted: A child has read text from outside, so the result of the call counts as such text.
         question: The question of a child, which the call asks even if its tool catches what was raised.
-        failure: Why the journal could not record a child. It fails the run, and is not the result of the call.
+        failure: Why the journal could not record a child, which fails the run, or that a child was released with the run.
+            It is not the result of the call.
     """
 
     opened: set[tuple[int, str]] = field(factory=set)
@@ -34,7 +35,7 @@ class Family:
     charged: Usage = NOTHING
     untrusted: bool = False
     question: Suspend | None = None
-    failure: JournalError | None = None
+    failure: JournalError | Released | None = None
 
     @property
     def spent(self) -> Usage:
@@ -42,7 +43,7 @@ class Family:
         return sum([one.usage for one in self.children.values()], NOTHING)
 
     def raise_caught(self) -> None:
-        """Raise the question of a child, or why one could not be recorded. The tool may have caught it, and it must not."""
+        """Raise the question of a child, or why one has no result. The tool may have caught it, and it must not."""
         if (question := self.question) is not None:
             self.question = None
             raise question

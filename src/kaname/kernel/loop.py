@@ -7,7 +7,7 @@ import asyncio
 from ..core.errors import AgentError, Halt, Suspend, UnexpectedError
 from ..core.events import Stopped
 from ..core.state import State
-from ..core.steps import CallModel, Finish, Step, Stop
+from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from .bases import conclude
 from .boundary import failure_of
 from .perform import perform
@@ -18,7 +18,7 @@ async def drive(scope: Scope) -> State:
     """Advance the run until there is nothing to do. Starting, resuming and forking all use this."""
     task = asyncio.current_task()
     while not scope.state.finished:
-        if scope.stopping or (task is not None and task.cancelling()):  # foreign code may have swallowed the cancellation
+        if (task is not None and task.cancelling()) or scope.is_to_end:  # foreign code may have swallowed the cancellation
             raise asyncio.CancelledError
         await advance(scope)
     return scope.state
@@ -29,7 +29,7 @@ async def advance(scope: Scope) -> None:
     try:
         try:
             try:
-                await perform(decide(scope), scope)
+                await perform(CallTools((), as_completed=True) if scope.stopping else decide(scope), scope)
             except Suspend as question:
                 await scope.park(question)
         except BaseException as error:

@@ -12,6 +12,7 @@ from ..core.errors import (
     ConfigError,
     Halt,
     JournalError,
+    Released,
     Signal,
     Suspend,
     ToolNotFoundError,
@@ -58,8 +59,13 @@ async def perform(step: Step, scope: Scope) -> None:
             await use(call, scope)
         case CallTools(calls):
             going = scope.running
-            working = [going.pop(call.id) if call.id in going else use(call, scope) for call in calls]
-            raise_first(await asyncio.gather(*working, return_exceptions=True))
+            tasks = [asyncio.ensure_future(going.pop(call.id) if call.id in going else use(call, scope)) for call in calls]
+            try:
+                outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            except asyncio.CancelledError:
+                raise_halt(tasks, scope)
+                raise
+            raise_first(outcomes)
         case Finish() if scope.inbox and _goes_on(step, scope):
             await _take_messages(scope, joints(scope.agent, scope)[2])
         case Finish(stop, output):
@@ -80,11 +86,21 @@ async def use_some(step: CallTools, scope: Scope) -> None:
     for call in step.calls:
         if call.id not in scope.running:
             scope.running[call.id] = asyncio.create_task(use(call, scope))
-    await asyncio.wait(scope.running.values(), return_when=asyncio.FIRST_COMPLETED)
-    if scope.state.waiting:
-        await asyncio.wait(scope.running.values())
+    try:
+        await asyncio.wait(scope.running.values(), return_when=asyncio.FIRST_COMPLETED)
+        if scope.state.waiting:
+            await asyncio.wait(scope.running.values())
+    except asyncio.CancelledError:
+        raise_halt(scope.running.values(), scope)
+        raise
     done = [scope.running.pop(call_id) for call_id, task in tuple(scope.running.items()) if task.done()]
     raise_first([asyncio.CancelledError() if task.cancelled() else task.exception() for task in done])
+
+
+def raise_halt(tasks: Iterable[asyncio.Future[None]], scope: Scope) -> None:
+    """Raise the `Halt` of a call that has ended, if the others were cut because the run is released: it ends the run."""
+    done = [task for task in tasks if task.done() and not task.cancelled()] if scope.leaves_resumable() else []
+    raise_first([problem for task in done if isinstance(problem := task.exception(), Halt)])
 
 
 def raise_first(outcomes: Iterable[BaseException | None]) -> None:
@@ -242,9 +258,17 @@ async def use(call: ToolCall, scope: Scope) -> None:
         if result is None:  # if another tool replaced it before the crash, that tool continues
             going_on = call if before is None or before.call.name == call.name else before.call
             result = await call_through_policies(going_on, scope)
+        await finish(call, result, scope)
     except Suspend as question:
         await scope.park(question, call.id)
-        return
+    except Released:  # it is made when the run is resumed
+        pass
+    finally:
+        scope.end(call)
+
+
+async def finish(call: ToolCall, result: ToolResult, scope: Scope) -> None:
+    """Record the result of a call."""
     if not isinstance(result, ToolResult):
         raise UnexpectedError(f"{call.name}, or a policy around it, returned {repr(result)[:100]}; expected a ToolResult")
     if result.transfer and result.transfer not in (scope.root.name, *scope.root.team):
@@ -292,7 +316,7 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     if before is not None and tool.effect == "compensable" and before.run_id != scope.run_id:
         before = None  # a fork makes the call for itself: undoing it must not undo that of the older run
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
-    await scope.record(ToolStarted(call, tool.effect, key, attempts))
+    await scope.start(ToolStarted(call, tool.effect, key, attempts))
     if tool.effect != "pure" and (asking := scope.lease.confirm()) is not None:
         await asking
     if call.id in scope.families:

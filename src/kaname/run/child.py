@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
-from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunBusy, RunNotFound, Suspend, UnexpectedError
+from ..core.errors import (
+    AgentError,
+    ConfigError,
+    InvalidState,
+    JournalError,
+    Released,
+    RunBusy,
+    RunNotFound,
+    Suspend,
+    UnexpectedError,
+)
 from ..core.events import Asked
 from ..core.messages import NOTHING
 from ..core.notices import join_notices, notice
@@ -18,6 +28,7 @@ from ..core.state import State
 from ..core.steps import Step, Stop
 from ..kernel.bases import SinkBase, bound_of, optional
 from ..kernel.chain import in_order
+from ..kernel.family import Family
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
@@ -70,6 +81,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
 
     def open_run() -> Run[Any]:
         """Open the child. It is one of the family before it begins: what it spends counts, even if it is cut off at once."""
+        _raise_if(scope.stopping, family)
         opened = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).relay_to(scope.channel)
         family.children[child_id] = opened
         return opened
@@ -95,11 +107,19 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
         await _ask_again(child_id, str(unusable), scope, context)
         raise
+    _raise_if(scope.stopping and result.stop.kind == "released", family)
     for key, asked in result.questions.items():
         _pass_up(f"{child_id}:{key}", asked, scope, context)
     if FLOW in result.state.custom:
         family.untrusted = True
     return result
+
+
+def _raise_if(released: bool, family: Family) -> None:
+    """Raise `Released` if the child is released with its parent, also after a tool that catches it."""
+    if released:
+        family.failure = Released()
+        raise family.failure
 
 
 @contextmanager

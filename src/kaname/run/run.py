@@ -28,7 +28,8 @@ from ..kernel.scope import Scope
 from .result import OutputT, Result, View, read_result
 
 _POLL, _A_WHILE = 0.02, 0.25  # seconds
-_LETTING_GO = 10.0  # seconds that runs and the threads of their tools have to end when a process shuts down
+GRACE = 10.0  # seconds that calls under way have to end when a process shuts down
+_ENDING = 5.0  # seconds that runs have to end after that
 
 Tell = Callable[..., Awaitable[bool]]
 Begin = Callable[[Channel, AsyncExitStack], Awaitable[Scope]]
@@ -73,17 +74,57 @@ class Work:
         else:  # perhaps by another thread
             self.task.get_loop().call_soon_threadsafe(self._cancel)
 
-    def let_go(self) -> None:
-        """Execute no further, and leave the run as it is."""
+    def abandon(self) -> None:
+        """Abort it because its caller has gone, unless it is to be left as it is."""
+        if not self.letting_go:
+            self.abort(_left_behind())
+
+    def let_go(self, *, cut: bool = True) -> None:
+        """Execute no further, and leave the run as it is. `cut`: also if calls are under way whose results would be lost."""
         if self.task is not None and not self.task.done():
             self.letting_go = True
             if self.scope is not None:  # else it is let go as soon as it has begun
                 self.scope.stopping = True
-                self._cancel()
+                if (cut or not self.scope.acting) and not self.task.cancelling():
+                    self._cancel()
+
+    def cut(self) -> None:
+        """Let the run go now, and log the calls whose results are lost."""
+        left = {} if self.scope is None or self.task is None or self.task.cancelling() else self.scope.acting
+        for tool, effect in left.values():
+            told = notice(
+                "run.call_left",
+                "the call of {tool} in run {run} did not end in time: it is in doubt whether it took effect",
+                tool=tool,
+                run=self.run_id,
+            )
+            if effect == "idempotent":
+                told = notice(
+                    "run.call_repeated",
+                    "the call of {tool} in run {run} did not end in time: it is repeated when the run is resumed",
+                    tool=tool,
+                    run=self.run_id,
+                )
+            getLogger("kaname").warning("%s", told)
+        self.let_go()
+
+    @property
+    def is_acting(self) -> bool:
+        """Return True while a call is under way that is not pure, or a thread of a tool."""
+        scope = self.scope
+        return scope is not None and (bool(scope.acting) or not scope.threads.is_over)
 
     def leaves_resumable(self) -> bool:
-        """Return True if a cancellation now leaves the run resumable: it was let go, or it is detached and the loop closes."""
-        return self.letting_go or (self.detached and not self.aborted)
+        """Return True if a cancellation now leaves the run resumable: it was let go, or it is detached and the loop closes.
+
+        Not if somebody wants it to stop.
+        """
+        return (self.letting_go or self.detached) and not self.aborted
+
+    def _rest(self) -> None:
+        """Let the run go, as its last call has ended. The task of the run sees by itself that it is to end."""
+        if self.letting_go and _current_task() is not self.task:
+            self.let_go()
 
     def _cancel(self) -> None:
         self.channel.end_soon()
@@ -100,7 +141,7 @@ class Work:
                 raise asyncio.CancelledError
             async with AsyncExitStack() as stack:
                 self.scope = scope = await self._begin(self.channel, stack)
-                scope.leaves_resumable, self.channel.begun = self.leaves_resumable, True
+                scope.leaves_resumable, scope.rest, self.channel.begun = self.leaves_resumable, self._rest, True
                 self.begun.set()
                 await self._drive(scope)
                 if scope.failure is not None:
@@ -110,7 +151,7 @@ class Work:
                     await asyncio.sleep(0)  # a cancellation that came too late is met here, and not by the caller
                 return self.view(scope.run_id, scope.state)
         except asyncio.CancelledError:
-            if not self.aborted and not self.letting_go:
+            if not self.aborted and (not self.letting_go or self.scope is None):
                 raise
             _stay()
             return await self._never_begun() if self.scope is None else self.view(self.run_id, self.scope.state)
@@ -197,20 +238,44 @@ def find_live(journal: Journal, run_id: str) -> Work | None:
     return next((work for work in tuple(_live) if work.run_id == run_id and work.journal is journal), None)
 
 
-async def let_go_of(runs: Iterable[Run[Any]], others: Iterable[asyncio.Task[Any]] = ()) -> int:
-    """Release runs because the process shuts down, and wait up to 10 seconds for them, for `others` and for tools in threads.
+async def let_go_of(
+    journal: Journal,
+    runs: Iterable[Run[Any]],
+    others: Iterable[asyncio.Task[Any]] = (),
+    grace: float = GRACE,
+    hurry: asyncio.Event | None = None,
+) -> None:
+    """Release runs because the process shuts down, with their children and work in the background; wait for them and `others`.
 
-    Return how many did not end in time.
+    No further call begins. Calls under way have `grace` seconds to end, until `hurry` is set, and their results are recorded.
+    Pure calls are cut at once. What is left then is cut, and logged.
     """
-    until, runs = monotonic() + _LETTING_GO, tuple(runs)
-    tasks = [*[asyncio.ensure_future(run.let_go()) for run in runs], *others]
-    late = (await asyncio.wait(tasks, timeout=_LETTING_GO))[1] if tasks else set()
-    scopes = [run._work.scope for run in runs if run._work.scope is not None]
-    while (at_work := [scope for scope in scopes if not scope.threads.is_over]) and monotonic() < until:  # noqa: ASYNC110
-        await asyncio.sleep(_POLL)
-    for task in late:
-        task.cancel()
-    return len(late) + len(at_work)
+    until, works = monotonic() + grace, _with_children(journal, [run._work for run in runs])
+    for work in works:
+        work.let_go(cut=False)
+    acting = [work for work in works if work.is_acting]
+    while acting and monotonic() < until and not (hurry is not None and hurry.is_set()):
+        if acting[-1].is_acting:
+            await asyncio.sleep(_POLL)
+        else:
+            acting.pop()
+    for work in acting:
+        work.cut()
+    if tasks := [*[work.task for work in works if work.task is not None], *others]:
+        for task in (await asyncio.wait(tasks, timeout=_ENDING))[1]:
+            task.cancel()
+
+
+def _with_children(journal: Journal, works: list[Work]) -> list[Work]:
+    """Add what this process executes of the children of runs, and of work in the background whose run is not executed here."""
+    ours, live = {work.run_id for work in works}, [work for work in tuple(_live) if work.journal is journal]
+    known = {work.run_id for work in live}
+    for work in live:
+        above = {work.run_id[:place] for place, sign in enumerate(work.run_id) if sign == "/"}
+        is_child = above and (work.scope is None or work.scope.state.parent is not None)
+        if is_child and work.run_id not in ours and (not ours.isdisjoint(above) or known.isdisjoint(above)):
+            works.append(work)
+    return works
 
 
 class Run(AsyncIterator[Chunk], Generic[OutputT]):
@@ -316,7 +381,8 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         For a program that shuts down. Its result's `stop.kind` is `released`, unless it was over.
         """
         self._work.start()
-        self._work.let_go()
+        if not self._work.letting_go:  # else it is to end already, as soon as it can
+            self._work.let_go()
         return await self._result()
 
     def __await__(self) -> Generator[Any, None, Result[OutputT]]:
@@ -376,7 +442,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     ) -> None:
         if self._work.detached:
             return
-        self.abort(_left_behind())
+        self._work.abandon()
         if self._work.task is not None:
             await asyncio.wait([self._work.task])
             _read_exception(self._work.task)
@@ -386,7 +452,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         if task is not None and not task.done() and not self._work.detached:
             with suppress(RuntimeError):  # the loop is closed: the task is gone as well
                 task.get_loop().call_soon_threadsafe(task.add_done_callback, _read_exception)
-                task.get_loop().call_soon_threadsafe(self._work.abort, _left_behind())
+                task.get_loop().call_soon_threadsafe(self._work.abandon)
 
     if not TYPE_CHECKING:  # a type checker would take any attribute
 

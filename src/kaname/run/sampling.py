@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ..core.errors import AgentError, Suspend
+from ..core.errors import AgentError, Released, Suspend
 from ..core.messages import Message
 from ..core.record import record
 from ..kernel.ports import Journal, Recipe, Sink, ToolContext
@@ -80,6 +80,8 @@ async def _answer(recipe: Recipe, sinks: Sequence[Sink], context: ToolContext, q
             "the model was not called, because a policy requires an approval first: {prompt}",
             prompt=wanted.prompt,
         ) from None
+    except Released as left:  # it must not end the connection to the server; the call has no result all the same
+        raise AgentError.of("sampling.no_answer", "the model did not answer: {why}", why="released") from left
     if result.stop.kind != "completed":
         raise AgentError.of("sampling.no_answer", "the model did not answer: {why}", why=result.stop.detail or result.stop.kind)
     return str(result.output), getattr(recipe.model, "name", "")

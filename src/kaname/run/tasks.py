@@ -14,7 +14,7 @@ from logging import getLogger
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
-from ..core.errors import AgentError, ConfigError, JournalError, RunBusy, RunNotFound, Suspend
+from ..core.errors import AgentError, ConfigError, JournalError, Released, RunBusy, RunNotFound, Suspend
 from ..core.events import BACKGROUND, Asked, Interjected
 from ..core.messages import ToolResult, user
 from ..core.notices import notice
@@ -89,7 +89,10 @@ async def _run_of(scope: Scope, child_id: str, agent: Runnable, given: Any, answ
 
 
 async def _begin(scope: Scope, run: Run[Any]) -> None:
-    """Start a child, or resume it, and look after it until it ends or asks."""
+    """Start a child, or resume it, and look after it until it ends or asks. Raise `Released` if the run is to end."""
+    parent = find_live(scope.journal, scope.run_id)
+    if scope.stopping or (parent is not None and parent.letting_go):  # perhaps while it is being opened
+        raise Released
     try:
         await run.begun()
     except RunBusy:
@@ -199,7 +202,8 @@ async def _revive_task(scope: Scope, child_id: str, value: Mapping[str, Any]) ->
         except ConfigError as gone:
             getLogger("kaname").warning("%s (run %s)", gone, scope.run_id)
             return
-        await _begin(scope, await _run_of(scope, child_id, agent, "", answers))
+        with suppress(Released):
+            await _begin(scope, await _run_of(scope, child_id, agent, "", answers))
     else:
         await _hear(scope, card)
 

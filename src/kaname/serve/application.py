@@ -24,6 +24,7 @@ from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
 from ..memory.retention import Keep, keep_pruning
+from ..run.run import GRACE
 from ..stores.default import choose
 from ..workflows.configured import configured_parts
 from ..workflows.workflow import Workflow
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
 
 _READY_SECONDS = 2.0
 _READY_AGAIN = 1.0  # seconds for which an answer is reused
+_ENDING = 5.0  # seconds that the worker has to end after its runs
 _AT_ONCE = 256  # runs that the server takes at the same time, in addition to those of requests
 FILE = "application/octet-stream"
 log = getLogger("kaname.serve")
@@ -107,6 +109,10 @@ class Application(RequestGuard):
         await self._streams.close()
         await self.service.close()
 
+    def hurry(self) -> None:
+        """Cut the tool calls that `closing` waits for."""
+        self.service.hurry()
+
 
 Served = Agent[Any] | Workflow | AgentOrchestrator
 
@@ -129,6 +135,7 @@ def app(
     on_disconnect: OnDisconnect | None = None,
     audit: AuditLog | str | Path | bool | None = None,
     approvers_see: Shown | Mapping[str, Shown] | None = None,
+    grace: float | None = None,
 ) -> Application:
     """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
@@ -151,6 +158,8 @@ def app(
             journal; none for a journal in memory).
         approvers_see: What people see who answer questions for other users: "nothing", "call" (default), "turn" or "run". One
             value for all agents, or a mapping from the names of agents. Replaces what the file says.
+        grace: Seconds that tool calls under way have to end when the server shuts down. By default as the file says, otherwise
+            10. 0 cuts them at once.
 
     Raises:
         ConfigError: If the agents have equal names or different journals, a proxy is not an address, `approvers_see` has an
@@ -163,6 +172,7 @@ def app(
     leaving = on_disconnect or in_file.get("on_disconnect") or STOP
     service = Service(_agents(served, tuple(sinks), journal), workflows, leaving)
     service.auditor = Auditor(audit_of(audit, service.journal, config), service.journal)
+    service.grace = in_file.get("grace", GRACE) if grace is None else grace
     service.shown = _shown(approvers_see, service, config)
     streams = Streams()
     uploads = Uploads(service, (limits or RequestLimits()).files)
@@ -381,7 +391,8 @@ def _lifespan(service: Service, recover: bool, background: list[Work]) -> Callab
     async def lifespan(inner: Starlette) -> AsyncIterator[None]:
         worker = None
         if recover and service.journal.stores.queue is not None:  # the server takes interrupted and queued runs, too
-            worker = Worker(service.agents.values(), concurrency=_AT_ONCE, begin=service.begin)
+            worker = Worker(service.agents.values(), concurrency=_AT_ONCE, grace=service.grace, begin=service.begin)
+            service.worker = worker
         works = [*([] if worker is None else [worker.work]), *background]
         going = [asyncio.create_task(work()) for work in works]
         async with AsyncExitStack() as stack:
@@ -391,13 +402,13 @@ def _lifespan(service: Service, recover: bool, background: list[Work]) -> Callab
             try:
                 yield
             finally:
-                if worker is not None:
-                    worker.stop()
+                await service.close()
+                if worker is not None:  # it has been told to stop
+                    await asyncio.wait(going[:1], timeout=_ENDING)
                 for task in going:
                     task.cancel()
                     with suppress(asyncio.CancelledError):
                         await task
-                await service.close()
 
     return lifespan
 

@@ -14,6 +14,7 @@ import socket
 from contextlib import suppress
 from logging import getLogger
 from time import monotonic
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -25,6 +26,7 @@ from .encoding import PATIENCE
 _HEAD_SECONDS = 10.0
 _HEAD_BYTES = 64_000
 _SHUTDOWN_SECONDS = 15
+TWICE = 1.0  # seconds within which a second signal is the same one
 _SWEEP = 10  # ticks of uvicorn, of a tenth of a second each
 _TOLD_AGAIN = 60.0  # seconds
 _UNSENT_BYTES = 131_072
@@ -182,6 +184,23 @@ class StreamingServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._descriptors = Descriptors()
+        self._told = 0.0  # when the first signal came
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Shut down, and at the next signal without waiting for tools. A signal that arrives twice at once counts once.
+
+        Terminals and supervisors send it to a process and to its children, which pass it on.
+        """
+        now = monotonic()
+        if not self.should_exit:
+            self._told = now
+            super().handle_exit(sig, frame)
+        elif now - self._told > TWICE:
+            super().handle_exit(sig, frame)
+            hurry = getattr(self.config.loaded_app, "hurry", None)
+            if self._loop is not None and hurry is not None:
+                self._loop.call_soon_threadsafe(hurry)
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _SWEEP == 0:
@@ -193,6 +212,7 @@ class StreamingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         for server in self.servers:
             server.close()
         closing = getattr(self.config.loaded_app, "closing", None) or getattr(self.config.app, "closing", None)

@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from ..agent.agent import Agent
 from ..agent.work.deaths import SERVED
+from ..agent.work.worker import Worker
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
 from ..core.runs import UPLOAD, RunInfo, is_upload
@@ -21,7 +22,7 @@ from ..kernel.bases import SinkBase
 from ..kernel.chain import overrides
 from ..run.attach import queued_card, stop_run
 from ..run.result import Result
-from ..run.run import Run, find_live, let_go_of
+from ..run.run import GRACE, Run, find_live, let_go_of
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor
 from .problems import HttpRefused
@@ -73,7 +74,10 @@ class Service:
         self.shown: dict[str, Shown] = {}  # by agent, where it is declared: see `shown_by`
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run[Any]] = {}
+        self._opening: set[Run[Any]] = set()
+        self.worker: Worker | None = None  # that executes queued and interrupted runs here
         self.readers, self.closing = Readers(), False
+        self.grace, self._hurry = GRACE, asyncio.Event()  # seconds that tool calls under way have to end at the shutdown
 
     def agent(self, name: str = "") -> Agent[Any]:
         """Return the agent of that name, or the first one if no name is given.
@@ -157,12 +161,15 @@ class Service:
         if self.closing:
             raise HttpRefused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
         run.detach()
+        self._opening.add(run)  # a server that shuts down meanwhile releases it before it does anything
         try:
             async with nullcontext() if request is None else while_client_waits(request):
                 await run.begun()
         except (asyncio.CancelledError, HttpRefused):  # the client left before the run began, perhaps while it was queued
             run.abort()
             raise
+        finally:
+            self._opening.discard(run)
         self._runs[run.run_id] = run
         run.over(lambda: self._forget(run))
         return run
@@ -264,11 +271,22 @@ class Service:
         except AgentError as problem:
             log.warning("run %s, whose client went away, could not be stopped: %s", run_id, problem)
 
+    def hurry(self) -> None:
+        """Cut the tool calls that `close` waits for."""
+        self._hurry.set()
+        if self.worker is not None and self.closing:
+            self.worker.stop(at_once=True)
+
     async def close(self) -> None:
-        """Release the runs, so that the next server resumes them; then close the agents and flush the sinks."""
+        """Release the runs, so that the next server resumes them; then close the agents and flush the sinks.
+
+        Tool calls under way have `grace` seconds to end, except pure ones.
+        """
         self.closing = True
-        if late := await let_go_of(self._runs.values()):
-            log.warning("%d runs or their tools did not end in time; they are resumed after the restart", late)
+        if self.worker is not None:
+            self.worker.stop(at_once=self._hurry.is_set())
+        runs = [*self._runs.values(), *self._opening]
+        await let_go_of(self.journal, runs, grace=self.grace, hurry=self._hurry)
         await asyncio.gather(*self._tasks)
         for agent in self.agents.values():
             await agent.close()

@@ -15,7 +15,7 @@ from socket import socket
 from ..core.durations import backoff
 
 SOCKET = "KANAME_SERVE_SOCKET"  # the file descriptor that a worker listens on, the id of its supervisor, and its number
-_PATIENCE = 20.0  # seconds that the workers have to end
+_PATIENCE = 20.0  # seconds that the workers have to end after their tools
 _LONGEST = 30.0  # seconds of the longest pause before a worker that keeps dying is restarted
 log = getLogger("kaname.serve")
 
@@ -50,8 +50,8 @@ def _end_with_parent(parent: int) -> None:
 class WorkerProcesses:
     """Start worker processes and watch over them. `arguments`: the command line of this process, which the workers get, too."""
 
-    def __init__(self, arguments: Sequence[str], taken: socket, count: int) -> None:
-        self._arguments, self._taken = list(arguments), taken
+    def __init__(self, arguments: Sequence[str], taken: socket, count: int, grace: float) -> None:
+        self._arguments, self._taken, self._grace = list(arguments), taken, grace
         self._running: list[tuple[subprocess.Popen[bytes], float, int]] = []  # process, start time, starts in a row; by number
         self._count, self._ended = count, False
 
@@ -64,7 +64,7 @@ class WorkerProcesses:
             self._running = [self._restart_if_dead(place, *one) for place, one in enumerate(self._running)]
         for worker, _, _ in self._running:
             worker.terminate()
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + self._grace + _PATIENCE
         for worker, _, _ in self._running:
             try:
                 worker.wait(max(0.1, until - time.monotonic()))
@@ -89,4 +89,7 @@ class WorkerProcesses:
         return subprocess.Popen([sys.executable, "-m", "kaname.cli.main", *self._arguments], env=environment, pass_fds=[number])
 
     def _end(self, number: int, frame: object) -> None:
+        if self._ended:  # without waiting for tools
+            for worker, _, _ in self._running:
+                worker.terminate()
         self._ended = True

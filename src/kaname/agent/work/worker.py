@@ -23,7 +23,7 @@ from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.load import read_run
 from ...kernel.stores import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ...run.request import RunRequest
-from ...run.run import Run, find_live, let_go_of
+from ...run.run import GRACE, Run, find_live, let_go_of
 from ..agent import Agent
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
 from .order import encode_reason, request_for
@@ -56,6 +56,7 @@ class Worker:
         queues: The queues that it serves.
         per_key: How many runs with the same key are executed at the same time, over all workers (default: no limit).
         deps: What tools find in `ToolContext.deps`.
+        grace: Seconds that tool calls under way have to end after `stop` (default: 10).
         begin: Starts a run; for a server that keeps track of its runs.
     """
 
@@ -67,6 +68,7 @@ class Worker:
         queues: Iterable[str] = (DEFAULT_QUEUE,),
         per_key: int = 0,
         deps: Any = None,
+        grace: float = GRACE,
         begin: Begin = begin_detached,
     ) -> None:
         self._agents = {agent.name: agent for agent in agents}
@@ -86,6 +88,7 @@ class Worker:
         self._paused: set[str] = set()  # runs that have not begun, and have waited because their workers died
         self._trouble = ""  # why no runs can be taken
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
+        self._grace, self._hurry = grace, asyncio.Event()
         self._opening, self._alone, self._taking = asyncio.Semaphore(_OPENING), asyncio.Semaphore(1), asyncio.Lock()
 
     @property
@@ -93,9 +96,14 @@ class Worker:
         """Return the number of runs that this worker executes now."""
         return len(self._tasks)
 
-    def stop(self) -> None:
-        """Take no more runs, release those under way, and let `work` return. Other workers resume them."""
+    def stop(self, *, at_once: bool = False) -> None:
+        """Take no more runs, release those under way, and let `work` return. Other workers resume them.
+
+        Tool calls under way have `grace` seconds to end, except pure ones. `at_once`: cut them, also after an earlier `stop`.
+        """
         self._stopping.set()
+        if at_once:
+            self._hurry.set()
         self._changed.set()
 
     async def work(self) -> None:
@@ -155,8 +163,7 @@ class Worker:
     async def _drain(self) -> None:
         """Release the runs under way, so that other workers resume them."""
         self._stopping.set()
-        if late := await let_go_of(self._runs.values(), self._tasks.values()):
-            log.warning("%d runs or their tools did not end in time; other workers resume them", late)
+        await let_go_of(self._journal, self._runs.values(), self._tasks.values(), self._grace, self._hurry)
 
     async def _keep_tending(self) -> None:
         """Return runs of dead workers to the queue, and put runs into it that were interrupted outside of it."""
@@ -277,9 +284,13 @@ class Worker:
         if died >= SUSPECT or _is_suspect(item, facts):
             async with self._alone:
                 run = await self._start(item, request)
-                await _wait_for_progress(run)
+                if run is not None:
+                    await _wait_for_progress(run)
         else:
             run = await self._start(item, request)
+        if run is None:
+            await self._queue.retry(item.run_id)
+            return
         await run.wait()
         await self._settle(item)
 
@@ -299,14 +310,14 @@ class Worker:
             return pause_left(item.attempts - 1, 0.0)
         return _BUSY if self._alone.locked() else 0.0
 
-    async def _start(self, item: QueuedRun, request: RunRequest) -> Run[Any]:
-        agent = self._agents[item.agent]
+    async def _start(self, item: QueuedRun, request: RunRequest) -> Run[Any] | None:
+        """Begin the run. Return None if the worker stops. If it stops meanwhile, the run is released at once."""
         async with self._opening:
-            run = await self._begin(agent.run_request(request))
-        self._runs[item.run_id] = run
+            if self._stopping.is_set():
+                return None
+            run = self._runs[item.run_id] = self._agents[item.agent].run_request(request)
+            run = self._runs[item.run_id] = await self._begin(run)
         self._paused.discard(item.run_id)
-        if self._stopping.is_set():
-            await run.let_go()
         return run
 
     async def _settle(self, item: QueuedRun) -> None:

@@ -21,6 +21,7 @@ from ...core.install import install_command
 from ...core.project import FOLDER
 from ...designs.orchestrator.orchestrator import agent_behind
 from ...kernel.stores import DEFAULT_QUEUE
+from ...run.run import GRACE
 from ...stores.default import check_server, choose
 from ...stores.places import is_server, shown_place
 from ...tools.loading import object_from
@@ -31,6 +32,8 @@ from ..main import DONE
 from ..messages import config_error, say
 from ..place import config_for, journal_place, names_program
 from ..terminal.screen import Screen
+
+_TWICE = 1.0  # seconds
 
 
 def main(args: argparse.Namespace) -> int:
@@ -48,10 +51,22 @@ def main(args: argparse.Namespace) -> int:
 
 async def _work(args: argparse.Namespace, agents: list[Agent[Any]], screen: Screen) -> None:
     queues = [one.strip() for one in args.queues.split(",") if one.strip()]
-    worker = Worker(agents, concurrency=args.concurrency, queues=queues or [DEFAULT_QUEUE], per_key=args.per_key or 0)
-    loop = asyncio.get_running_loop()
+    limits = {"concurrency": args.concurrency, "per_key": args.per_key or 0}
+    grace, loop, told = GRACE if args.grace is None else args.grace, asyncio.get_running_loop(), list[float]()
+    worker = Worker(agents, queues=queues or [DEFAULT_QUEUE], grace=grace, **limits)
+
+    def stop() -> None:
+        """Stop, and at the next signal without waiting for tools. A signal that arrives twice at once counts once."""
+        if not told:
+            screen.tell(
+                f"stopping: tool calls under way have {grace:g} s to end; press Ctrl-C again to cut them",
+                f"停止しています。動作中のツールの呼び出しを最長 {grace:g} 秒待ちます。もう一度 Ctrl-C を押すと打ち切ります",
+            )
+        told.append(loop.time())
+        worker.stop(at_once=told[-1] - told[0] > _TWICE)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, worker.stop)
+        loop.add_signal_handler(number, stop)
     await check_server(agents[0].journal)
     names, place = ", ".join([agent.name for agent in agents]), shown_place(str(args.journal or journal_place(args)))
     screen.tell(f"worker for {names} on {place}", f"ワーカーを開始しました: {names} ({place})")

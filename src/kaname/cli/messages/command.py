@@ -29,6 +29,12 @@ def count(text: str) -> int:
     return int(text)
 
 
+def seconds(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(say(f"a number of seconds from 0 up, not {text!r}", f"0 以上の秒数です: {text!r}"))
+    return int(text)
+
+
 def actions(names: str) -> Option:
     """Return the positional for the action of a command, `list` by default."""
     how = {"nargs": "?", "default": "list", "choices": names.split()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .command import FLAG, LIST, Command, Option, actions, count
+from .command import FLAG, LIST, Command, Option, actions, count, seconds
 from .eval_options import EVAL_OPTIONS, IMPROVE_OPTIONS
 
 # fmt: off
@@ -24,6 +24,11 @@ A_COST: Option = (
 A_DEADLINE: Option = (
     "--deadline", {"metavar": "TIME"}, 'Stop after this working time, such as "5m" (default: 30m).',
     '作業時間がこの長さに達すると停止します。例: "5m" (既定: 30m)。',
+)
+A_GRACE: Option = (
+    "--grace", {"type": seconds, "metavar": "SECONDS"},
+    "How long tool calls under way have to end after SIGTERM or Ctrl-C (default: 10). 0 cuts them at once.",
+    "SIGTERM か Ctrl-C の後に、動作中のツールの呼び出しを待つ秒数 (既定: 10)。0 はすぐに打ち切ります。",
 )
 INSTRUCTIONS: Option = ("-i --instructions", {"default": ""}, "The system prompt.", "システムプロンプト。")
 CHUNKS: Option = ("--json", FLAG, "Print one JSON chunk per line.", "1 行に 1 件の JSON を出力します。")
@@ -160,6 +165,7 @@ COMMANDS = (
          "(default: stop). Runs of /api/runs continue, unless the request says otherwise.",
          "OpenAI、Vercel、AG-UI、MCP のクライアントが接続を閉じたとき、実行を停止するか続けるか (既定: stop)。"
          "/api/runs の実行は、リクエストに指定がなければ続きます。"),
+        A_GRACE,
         ("--approvers-see", {"choices": ["nothing", "call", "turn", "run"]},
          "What people see who answer questions for other users (default: as the configuration says, otherwise call).",
          "ほかのユーザーの代わりに回答する人に見せる内容 (既定: 設定ファイルの値、なければ call)。"),

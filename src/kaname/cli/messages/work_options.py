@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .command import FLAG, Command, Option, actions, count
-from .options import A_TOOL, AN_AGENT, CONFIG, JOURNAL, MODEL, agent_option
+from .options import A_GRACE, A_TOOL, AN_AGENT, CONFIG, JOURNAL, MODEL, agent_option
 
 # fmt: off
 AS_JSON: Option = ("--json", FLAG, "Print JSON.", "JSON で出力します。")
@@ -16,6 +16,7 @@ WORK = (
          "処理する待ち行列。コンマ区切り (既定: default)。"),
         ("--per-key", {"type": count}, "Runs with the same key at the same time, over all workers (default: no limit).",
          "同じキーの実行を同時に処理する数。すべてのワーカーの合計 (既定: 上限なし)。"),
+        A_GRACE,
         ("--embedded", FLAG, "Start a PostgreSQL of its own in .kaname/postgres, and use it as the journal.",
          ".kaname/postgres に専用の PostgreSQL を開始し、ジャーナルとして使います。"),
         ("--log-level", {"default": "info", "choices": ["debug", "info", "warning", "error"]},

@@ -1,0 +1,738 @@
+"""A worker or server that is stopped: calls under way may end, no other begins, and what is left is named."""
+
+import asyncio
+import logging
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kaname import (
+    Agent,
+    Approve,
+    Halt,
+    MemoryJournal,
+    Policy,
+    PostgresJournal,
+    ScriptedModel,
+    SqliteJournal,
+    Stop,
+    Team,
+    ToolContext,
+    ToolResult,
+    Worker,
+    Workflow,
+    call,
+    tool,
+)
+from kaname.core.events import ToolFinished, ToolStarted
+from kaname.kernel.load import load
+from kaname.run import run as module
+from kaname.run.run import find_live, let_go_of
+from kaname.serve.service import Service
+from tests.parts import until
+from tests.work.test_workers import Gate, Working
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request, tmp_path):
+    """Open the same journal once more, each time."""
+    url = request.getfixturevalue("url") if request.param == "postgres" else ""
+    return lambda: PostgresJournal(url) if url else SqliteJournal(tmp_path / "j.db")
+
+
+class Bank:
+    """Tools that end when the test says so. `begun`, `done`: what they did."""
+
+    def __init__(self):
+        self.begun, self.free, self.done = [], set(), []
+
+        async def work(name):
+            self.begun.append(name)
+            await until(lambda: name in self.free)
+            self.done.append(name)
+            return f"paid {name}"
+
+        @tool
+        async def pay(name: str) -> str:
+            """Pay."""
+            return await work(name)
+
+        @tool(effect="idempotent")
+        async def put(name: str) -> str:
+            """Put."""
+            return await work(name)
+
+        @tool(effect="pure")
+        async def look(name: str) -> str:
+            """Look."""
+            return await work(name)
+
+        self.pay, self.put, self.look = pay, put, look
+        self.tools = [pay, put, look]
+
+
+def steps(*listed):
+    """A model that makes the calls of one entry after the other, and then says done."""
+
+    def reply(request):
+        number = len([one for one in request.messages if one.role == "assistant"])
+        return (
+            (list(listed[number]) if isinstance(listed[number], tuple) else listed[number]) if number < len(listed) else "done"
+        )
+
+    return ScriptedModel(reply)
+
+
+def pay(*names):
+    return tuple(call("pay", name=name) for name in names)
+
+
+def stopping(agent, run_id):
+    """Wait until the run was told to end."""
+    return until(lambda: (work := find_live(agent.journal, run_id)) is None or work.letting_go)
+
+
+async def facts(journal, run_id, kind=ToolFinished):
+    return [event.body async for event in journal.read(run_id) if isinstance(event.body, kind)]
+
+
+async def results(journal, run_id):
+    return sorted([fact.result.output for fact in await facts(journal, run_id)])
+
+
+async def status(agent, run_id):
+    return (await agent.journal.runs(run_id=run_id))[0].status
+
+
+@asynccontextmanager
+async def stopped_at(agent, bank, *begun, grace=60.0):
+    """Execute a run until calls have begun, tell its worker to stop, and wait until it has ended."""
+    async with asyncio.timeout(60), Working(agent, grace=grace) as worker:
+        run_id = await agent.submit("go")
+        await until(lambda: set(begun) <= set(bank.begun))
+        worker.stop()
+        await stopping(agent, run_id)
+        yield run_id
+
+
+@pytest.fixture
+def told(caplog):
+    caplog.set_level(logging.WARNING, "kaname")
+    return lambda: sorted([one.getMessage() for one in caplog.records if "did not end in time" in one.getMessage()])
+
+
+async def test_calls_under_way_end_and_are_recorded_and_nothing_follows(place):
+    bank, journal = Bank(), place()
+    agent = Agent(steps(pay("a", "b"), pay("c")), bank.tools, name="clerk", journal=journal)
+    async with stopped_at(agent, bank, "a", "b") as run_id:
+        assert await status(agent, run_id) == "running"
+        bank.free |= {"a", "b", "c"}
+    assert await results(journal, run_id) == ["paid a", "paid b"]
+    assert (await status(agent, run_id), (await load(journal, run_id)).pending) == ("interrupted", ())
+    other = place()
+    again = Agent(steps(pay("a", "b"), pay("c")), bank.tools, name="clerk", journal=other)
+    async with Working(again):
+        await until(lambda: _ended(again, run_id))
+    assert sorted(bank.done) == ["a", "b", "c"]
+    await journal.close()
+    await other.close()
+
+
+async def _ended(agent, run_id):
+    return await status(agent, run_id) == "completed"
+
+
+async def test_pure_calls_and_model_calls_delay_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_ENDING", 600.0)
+    bank, gate = Bank(), Gate(open_at_first=False)
+    agent = Agent(steps((call("look", name="x"), *pay("a"))), bank.tools, name="clerk", journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "x", "a", grace=600) as run_id:
+        bank.free.add("a")  # the pure call is cut when this one has ended
+    assert await results(agent.journal, run_id) == ["paid a"]
+    asking = Agent(gate, name="asking", journal=agent.journal)
+    async with asyncio.timeout(60), Working(asking, grace=600) as worker:
+        asked = await asking.submit("go")
+        await until(lambda: gate.asked)
+        worker.stop()
+    assert {await status(agent, one) for one in (run_id, asked)} == {"interrupted"}
+    await agent.journal.close()
+
+
+class InTurn(Policy):
+    """One call at a time."""
+
+    def __init__(self):
+        self.free = asyncio.Lock()
+
+    async def tool(self, call, next, scope):
+        async with self.free:
+            return await next(call)
+
+
+class Twice(Policy):
+    """Each call is tried twice."""
+
+    async def tool(self, call, next, scope):
+        await next(call)
+        return await next(call)
+
+
+@pytest.mark.parametrize(("policy", "begun"), [(InTurn, ["a"]), (Twice, ["a", "b"])])
+async def test_no_later_call_of_the_step_and_no_other_try_begins(tmp_path, policy, begun):
+    bank = Bank()
+    agent = Agent(steps(pay("a", "b")), bank.tools, name="clerk", policies=[policy()], journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, *begun) as run_id:
+        bank.free |= {"a", "b"}
+    assert sorted(bank.begun) == begun
+    assert len(await facts(agent.journal, run_id, ToolStarted)) == len(begun)
+    await agent.journal.close()
+
+
+def delegating(child, model=None, background=False):
+    @tool(background=background)
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        return (await context.run_child(child, "pay")).output
+
+    return Agent(model or steps((call("delegate"),)), [delegate], name="clerk")
+
+
+@pytest.mark.parametrize("catches", [False, True])
+async def test_child_of_a_plain_tool_begins_nothing_more(tmp_path, catches):
+    bank = Bank()
+    child = Agent(steps(pay("a"), pay("b")), bank.tools, name="payer")
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        try:
+            return (await context.run_child(child, "pay")).output
+        except BaseException:
+            if not catches:
+                raise
+            return "never mind"
+
+    agent = Agent(steps((call("delegate"),)), [delegate], name="clerk", journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "a") as run_id:
+        bank.free |= {"a", "b"}
+    (card,) = await agent.journal.runs(parent=run_id)
+    assert (bank.begun, await results(agent.journal, card.run_id)) == (["a"], ["paid a"])
+    assert await results(agent.journal, run_id) == [], "the call has no result yet, and the model hears of none"
+    assert (await agent.resume(run_id)).output == "done"
+    assert bank.done == ["a", "b"]
+    await agent.journal.close()
+
+
+async def test_child_in_a_model_call_is_released_at_once_and_its_sibling_ends_its_call(tmp_path):
+    bank, gate = Bank(), Gate(open_at_first=False)
+    payer = Agent(steps(pay("a"), pay("b")), bank.tools, name="payer")
+    thinker = Agent(gate, name="thinker")
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(context.run_child(one, "go")) for one in (payer, thinker)]
+        return " ".join([one.result().output for one in asked])
+
+    agent = Agent(steps((call("delegate"),)), [delegate], name="clerk", journal=tmp_path / "j.db")
+    async with Working(agent, grace=600) as worker:
+        run_id = await agent.submit("go")
+        await until(lambda: gate.asked and bank.begun)
+        worker.stop()
+        await until(lambda: find_live(agent.journal, f"{run_id}/c1_0/thinker") is None)
+        bank.free |= {"a", "b"}
+    assert await results(agent.journal, f"{run_id}/c1_0/payer") == ["paid a"]
+    gate.open.set()
+    assert (await agent.resume(run_id)).stop.kind == "completed"
+    assert bank.done == ["a", "b"]
+    await agent.journal.close()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_work_in_the_background_ends_its_call(tmp_path, ended):
+    """Also if the run that started it has ended."""
+    bank, gate = Bank(), Gate(open_at_first=ended)
+    payer = Agent(steps(pay("a"), pay("b")), bank.tools, name="payer")
+
+    def reply(request):
+        return call("delegate_to_agent", agent="payer", task="pay", background=True) if len(request.messages) < 3 else "later"
+
+    class Lead(ScriptedModel):
+        async def reply(self, request, emit):
+            if request.messages[-1].role == "tool":
+                await gate.open.wait()
+            return await super().reply(request, emit)
+
+    agent = Agent(Lead(reply), name="lead", team=Team((payer,), background=True), journal=tmp_path / "j.db")
+    async with Working(agent, grace=600) as worker:
+        run_id = await agent.submit("go")
+        await until(lambda: bank.begun)
+        if ended:
+            await until(lambda: _ended(agent, run_id))
+            await until(lambda: not worker.executing)
+        (task,) = await agent.journal.runs(parent=run_id)
+        worker.stop()
+        await stopping(agent, task.run_id)
+        bank.free |= {"a", "b"}
+    assert (bank.begun, await results(agent.journal, task.run_id)) == (["a"], ["paid a"])
+    assert await status(agent, task.run_id) == "interrupted"
+    await agent.journal.close()
+
+
+async def test_child_that_a_tool_would_open_afterwards_is_not_opened(tmp_path):
+    bank = Bank()
+    child = Agent(steps(pay("b")), bank.tools, name="payer")
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        await bank.pay.function("a")
+        try:
+            return (await context.run_child(child, "pay")).output
+        except BaseException as problem:
+            return f"it failed: {problem}"
+
+    agent = Agent(steps((call("delegate"),)), [delegate], name="clerk", journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "a") as run_id:
+        bank.free |= {"a", "b"}
+    assert list(await agent.journal.runs(parent=run_id)) == []
+    assert await results(agent.journal, run_id) == []
+    assert (await agent.resume(run_id)).output == "done"
+    assert "b" in bank.done
+    await agent.journal.close()
+
+
+START = call("delegate_to_agent", agent="payer", task="pay", background=True)
+
+
+async def test_task_that_a_call_collects_is_not_begun_again(tmp_path):
+    bank = Bank()
+    payer = Agent(steps(pay("a"), pay("b")), bank.tools, name="payer")
+    collect = call("tasks", action="collect", task="c1_0")
+    agent = Agent(steps(START, collect), name="lead", team=Team((payer,), background=True), journal=tmp_path / "j.db")
+    async with Working(agent, grace=600) as worker:
+        run_id = await agent.submit("go")
+        await until(lambda: _started(agent.journal, run_id, 2))
+        await until(lambda: bank.begun)
+        worker.stop()
+        await stopping(agent, run_id)
+        bank.free |= {"a", "b"}
+    assert bank.begun == ["a"]
+    assert (await agent.resume(run_id)).output == "done"
+    assert bank.done == ["a", "b"]
+    await agent.journal.close()
+
+
+async def _started(journal, run_id, number):
+    return len(await facts(journal, run_id, ToolStarted)) == number if await journal.runs(run_id=run_id) else False
+
+
+async def test_task_of_a_conversation_is_not_resumed_while_its_next_run_is_opened():
+    bank, journal = Bank(), Slow()
+    journal.open.set()
+    payer = Agent(steps(pay("a"), pay("b")), bank.tools, name="payer")
+    agent = Agent(steps(START), name="lead", team=Team((payer,), background=True), journal=journal)
+    first = agent.run("go", session_id="s")
+    await first
+    await until(lambda: bank.begun)
+    ended = asyncio.create_task(let_go_of(journal, [first], grace=600))
+    await stopping(agent, f"{first.run_id}/c1_0/payer")
+    bank.free |= {"a", "b"}
+    await ended
+    journal.open.clear()
+    journal.claimed.clear()
+    next_run = agent.run("more", session_id="s").detach()
+    await journal.claimed.wait()
+    ended = asyncio.create_task(let_go_of(journal, [next_run], grace=600))
+    await stopping(agent, next_run.run_id)
+    journal.open.set()
+    await ended
+    assert bank.begun == ["a"]
+
+
+async def test_other_runs_of_the_program_go_on(tmp_path):
+    bank = Bank()
+    agent = Agent(steps(pay("a"), pay("b")), bank.tools, name="clerk", journal=tmp_path / "j.db")
+    own = Agent(steps(pay("c"), pay("d")), bank.tools, name="own", journal=agent.journal)
+    parent = delegating(own)
+    parent.journal = agent.journal
+    mine = parent.run("go").start()
+    await until(lambda: "c" in bank.begun)
+    async with stopped_at(agent, bank, "a"):
+        bank.free |= {"a", "b", "c", "d"}
+    assert (await mine).output == "done"
+    assert sorted(bank.begun) == ["a", "c", "d"]
+    await agent.journal.close()
+
+
+async def test_calls_that_are_cut_are_named_with_what_becomes_of_them(tmp_path, told):
+    """Not those that wait for a person, and not pure ones."""
+    bank = Bank()
+    payer = Agent(steps((*pay("a"), call("put", name="b"))), bank.tools, name="payer")
+
+    @tool
+    async def refund() -> str:
+        """Refund."""
+        return "refunded"
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        return (await context.run_child(payer, "pay")).output
+
+    first = (call("delegate"), call("look", name="x"), call("refund"))
+    tools, policies = [delegate, refund, *bank.tools], [Approve("refund")]
+    agent = Agent(steps(first), tools, name="clerk", policies=policies, journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "a", "b", "x", grace=0.2) as run_id:
+        assert await until(lambda: _asks(agent.journal, run_id))
+    child, again = f"{run_id}/c1_0/payer", "it is repeated when the run is resumed"
+    assert told() == [
+        f"the call of delegate in run {run_id} did not end in time: {again}",
+        f"the call of pay in run {child} did not end in time: it is in doubt whether it took effect",
+        f"the call of put in run {child} did not end in time: {again}",
+    ]
+    assert bank.done == []
+    bank.free |= {"b", "x"}
+    asked = (await agent.resume(run_id, {"approve:c1_2": "yes"})).questions
+    assert [one.in_doubt for one in asked.values()] == [True]
+    await agent.journal.close()
+
+
+async def _asks(journal, run_id):
+    return bool((await load(journal, run_id)).questions)
+
+
+async def test_thread_of_a_call_that_timed_out_may_end(tmp_path):
+    gate, free, done = Gate(open_at_first=False), threading.Event(), []
+
+    @tool(timeout=0.05)
+    def pay() -> str:
+        """Pay."""
+        free.wait(60)
+        done.append(1)
+        return "paid"
+
+    class Asks(Gate):
+        async def reply(self, request, emit):
+            if request.messages[-1].role == "tool":
+                return await gate.reply(request, emit)
+            return await ScriptedModel([call("pay")]).reply(request, emit)
+
+    agent = Agent(Asks(), [pay], name="clerk", journal=tmp_path / "j.db")
+    worker = Worker([agent], grace=600)
+    working = asyncio.create_task(worker.work())
+    run_id = await agent.submit("go")
+    await until(lambda: gate.asked)
+    worker.stop()
+    await until(lambda: find_live(agent.journal, run_id) is None)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(working), 0.5)
+    free.set()
+    await working
+    assert done == [1]
+    await agent.journal.close()
+
+
+async def test_stop_at_once_cuts_what_the_first_stop_waits_for(tmp_path, told):
+    bank = Bank()
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", journal=tmp_path / "j.db")
+    async with asyncio.timeout(60), Working(agent, grace=600) as worker:
+        run_id = await agent.submit("go")
+        await until(lambda: bank.begun)
+        worker.stop()
+        await stopping(agent, run_id)
+        worker.stop(at_once=True)
+    assert len(told()) == 1
+    await agent.journal.close()
+
+
+async def test_pure_call_that_swallows_its_cancellation_does_not_use_up_the_grace(tmp_path):
+    begun = []
+
+    @tool(effect="pure")
+    async def stubborn() -> str:
+        """Look."""
+        begun.append(1)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+        return ""
+
+    agent = Agent(steps((call("stubborn"),)), [stubborn], name="clerk", journal=tmp_path / "j.db")
+    async with asyncio.timeout(30), Working(agent, grace=600) as worker:
+        await agent.submit("go")
+        await until(lambda: begun)
+        worker.stop()
+    await agent.journal.close()
+
+
+async def test_call_that_is_cut_cleans_up_undisturbed(tmp_path):
+    """Also if another call ends meanwhile."""
+    bank, cleaned = Bank(), []
+
+    @tool(effect="pure")
+    async def read() -> str:
+        """Read."""
+        bank.begun.append("x")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(50):
+                await asyncio.sleep(0)
+            cleaned.append("x")
+
+    agent = Agent(steps((call("read"), *pay("a"))), [read, *bank.tools], name="clerk", journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "x", "a", grace=0.1):
+        pass
+    assert cleaned == ["x"]
+    await agent.journal.close()
+
+
+async def test_request_to_stop_wins_over_the_release(tmp_path):
+    bank = Bank()
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "a") as run_id:
+        await agent.stop(run_id, "enough")
+    result = await agent.result(run_id)
+    assert (result.stop.kind, result.stop.detail) == ("cancelled", "enough")
+    await agent.journal.close()
+
+
+@pytest.mark.parametrize("how", ["leaves the block", "holds it no more"])
+async def test_caller_that_goes_away_does_not_end_a_run_that_is_released(tmp_path, how):
+    bank = Bank()
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", journal=tmp_path / "j.db")
+    async with agent.run("go") as run:
+        await until(lambda: bank.begun)
+        ended = asyncio.create_task(let_go_of(run.journal, [run], grace=600))
+        await stopping(agent, run.run_id)
+        run_id = run.run_id
+        if how == "holds it no more":
+            run.__del__()
+            await asyncio.sleep(0)
+            bank.free.add("a")
+            await ended
+        else:
+            asyncio.get_running_loop().call_soon(bank.free.add, "a")
+    await ended
+    assert await status(agent, run_id) == "interrupted"
+    assert await results(agent.journal, run_id) == ["paid a"]
+    await agent.journal.close()
+
+
+class Closes(Policy):
+    """Ends the run after a payment, as a budget or a deadline does."""
+
+    async def tool(self, call, next, scope):
+        result = await next(call)
+        if call.name == "pay":
+            raise Halt(Stop("budget", "enough"))
+        return result
+
+
+@pytest.mark.parametrize("others", ["together", "one by one"])
+async def test_limit_that_is_reached_meanwhile_ends_the_run(tmp_path, others):
+    bank = Bank()
+    if others == "together":
+        agent = Agent(
+            steps((call("look", name="x"), *pay("a"))), bank.tools, name="clerk", policies=[Closes()], journal=tmp_path / "j.db"
+        )
+        run = agent.run("go").detach()
+    else:
+        flow = Workflow("shop", journal=SqliteJournal(tmp_path / "j.db"), policies=[Closes()])
+        flow.options(name="first").task(bank.pay, "a")
+        flow.options(name="second").task(bank.look, "x")
+        run = flow.run({}).detach()
+    await until(lambda: len(bank.begun) == 2)
+    ended = asyncio.create_task(let_go_of(run.journal, [run], grace=600))
+    await until(lambda: find_live(run.journal, run.run_id).letting_go)
+    bank.free.add("a")
+    await ended
+    result = await run.outcome()
+    assert (result.stop.kind, result.stop.detail) == ("budget", "enough")
+    await run.journal.close()
+
+
+async def test_tasks_of_a_workflow_under_way_end_and_no_other_begins(tmp_path):
+    bank = Bank()
+    flow = Workflow("shop", journal=SqliteJournal(tmp_path / "j.db"))
+    first = flow.options(name="first").task(bank.pay, "a")
+    flow.options(name="second").task(bank.pay, "b")
+    flow.options(name="third").task(bank.pay, first)
+    run = flow.run({}).start()
+    await until(lambda: len(bank.begun) == 2)
+    ended = asyncio.create_task(let_go_of(run.journal, [run], grace=600))
+    await until(lambda: find_live(run.journal, run.run_id).letting_go)
+    bank.free.add("a")
+    await until(lambda: bank.done)
+    bank.free.add("b")
+    await ended
+    assert (bank.begun, await results(run.journal, run.run_id)) == (["a", "b"], ["paid a", "paid b"])
+    await run.journal.close()
+
+
+class Slow(MemoryJournal):
+    """A journal whose claims wait for the test."""
+
+    def __init__(self):
+        super().__init__()
+        self.claimed, self.open = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, run_id, **options):
+        self.claimed.set()
+        await self.open.wait()
+        return await super().claim(run_id, **options)
+
+
+async def _approved(journal, bank):
+    """Return an agent with a run whose payment was approved, but not made yet; its next claim waits."""
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", policies=[Approve("pay")], journal=journal)
+    journal.open.set()
+    (key,) = (waiting := await agent.run("go")).questions
+    journal.open.clear()
+    journal.claimed.clear()
+    return agent, waiting.run_id, {key: "yes"}
+
+
+async def test_run_that_a_server_opens_when_it_is_stopped_begins_no_call():
+    bank, journal = Bank(), Slow()
+    agent, run_id, answers = await _approved(journal, bank)
+    service = Service([agent])
+    beginning = asyncio.create_task(service.begin(agent.resume(run_id, answers)))
+    await journal.claimed.wait()
+    closing = asyncio.create_task(service.close())
+    await until(lambda: find_live(journal, run_id).letting_go)
+    journal.open.set()
+    await beginning
+    await closing
+    assert (bank.begun, await facts(journal, run_id, ToolStarted)) == ([], [])
+    assert await status(agent, run_id) == "interrupted"
+    bank.free.add("a")
+    assert (await agent.resume(run_id)).output == "done", "and the answer was not lost"
+
+
+async def test_run_that_a_worker_opens_when_it_is_stopped_begins_no_call(tmp_path):
+    bank, opening, go = Bank(), asyncio.Event(), asyncio.Event()
+    journal = SqliteJournal(tmp_path / "j.db")
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", policies=[Approve("pay")], journal=journal)
+    waiting = await agent.run("go")
+    claim = journal.claim
+
+    async def claim_slowly(run_id, **options):
+        opening.set()
+        await go.wait()
+        return await claim(run_id, **options)
+
+    async with Working(agent, grace=60) as worker:
+        await agent.submit_answers(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))
+        journal.claim = claim_slowly
+        await opening.wait()
+        worker.stop()
+        await until(lambda: find_live(journal, waiting.run_id).letting_go)
+        go.set()
+    assert (bank.begun, await facts(journal, waiting.run_id, ToolStarted)) == ([], [])
+    journal.claim = claim
+    bank.free.add("a")
+    async with Working(agent):
+        await until(lambda: _ended(agent, waiting.run_id))
+    assert bank.done == ["a"]
+    await journal.close()
+
+
+class Silent(MemoryJournal):
+    """A journal that was away: each call has to ask it first whether the run is still its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.open = [], asyncio.Event()
+
+    async def claim(self, run_id, **options):
+        async def confirm():
+            self.asked.append(run_id)
+            await self.open.wait()
+
+        return (await super().claim(run_id, **options))._replace(confirm=confirm)
+
+
+async def test_call_of_before_is_not_undone_afterwards():
+    bank, journal, undone = Bank(), Silent(), []
+
+    async def unbook(context: ToolContext) -> None:
+        undone.append(context.call_id)
+
+    @tool(effect="compensable", undo=unbook)
+    async def book() -> str:
+        """Book."""
+        bank.begun.append("book")
+        await asyncio.Event().wait()
+
+    agent = Agent(steps((call("book"), call("put", name="b"))), [book, *bank.tools], name="clerk", journal=journal)
+    journal.open.set()
+    run = agent.run("go").start()
+    await until(lambda: len(bank.begun) == 2)
+    await run.let_go()
+    journal.open.clear()
+    journal.asked.clear()
+    again = agent.resume(run.run_id).start()
+    await until(lambda: len(journal.asked) == 2)
+    ended = asyncio.create_task(let_go_of(journal, [again], grace=600))
+    await stopping(agent, run.run_id)
+    journal.open.set()
+    bank.free.add("b")
+    await ended
+    assert (undone, bank.done) == ([], ["b"])
+
+
+async def test_run_that_cannot_be_opened_in_time_is_not_reported_as_begun(monkeypatch):
+    monkeypatch.setattr(module, "_ENDING", 0.1)
+    journal = Slow()
+    service = Service([Agent(steps(), name="clerk", journal=journal)])
+    beginning = asyncio.create_task(service.begin(service.agent().run("go")))
+    await journal.claimed.wait()
+    await service.close()
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+
+
+async def test_run_that_waits_to_be_opened_returns_to_the_queue(tmp_path):
+    """Only some are opened at the same time. The others are not begun, and not lost."""
+    gate, opening, go, journal = Gate(), [], asyncio.Event(), SqliteJournal(tmp_path / "j.db")
+    agent, claim = Agent(gate, name="clerk", journal=journal), journal.claim
+
+    async def claim_slowly(run_id, **options):
+        opening.append(run_id)
+        await go.wait()
+        return await claim(run_id, **options)
+
+    runs = [await agent.submit("go") for _ in range(20)]
+    journal.claim = claim_slowly
+    async with Working(agent, concurrency=20) as worker:
+        await until(lambda: worker.executing == 20 and len(opening) == 16)
+        worker.stop()
+        await until(lambda: find_live(journal, opening[-1]).letting_go)
+        go.set()
+    assert (gate.asked, len(opening), len(await journal.runs())) == ([], 16, 16)
+    journal.claim = claim
+    async with Working(agent):
+        for run_id in runs:
+            await until(lambda: _there(agent, run_id))
+            await until(lambda: _ended(agent, run_id))
+    await journal.close()
+
+
+async def _there(agent, run_id):
+    return bool(await agent.journal.runs(run_id=run_id))
+
+
+async def test_result_of_a_tool_is_used_after_the_release(tmp_path):
+    bank = Bank()
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "a") as run_id:
+        bank.free.add("a")
+    result = await agent.resume(run_id)
+    assert (result.output, bank.begun, result.questions) == ("done", ["a"], {})
+    assert ToolResult("paid a").output in await results(agent.journal, run_id)
+    await agent.journal.close()
