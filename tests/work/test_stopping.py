@@ -337,7 +337,7 @@ async def test_task_of_a_conversation_is_not_resumed_while_its_next_run_is_opene
     first = agent.run("go", session_id="s")
     await first
     await until(lambda: bank.begun)
-    ended = asyncio.create_task(let_go_of(journal, [first], grace=600))
+    ended = asyncio.create_task(let_go_of([first], grace=600))
     await stopping(agent, f"{first.run_id}/c1_0/payer")
     bank.free |= {"a", "b"}
     await ended
@@ -345,7 +345,7 @@ async def test_task_of_a_conversation_is_not_resumed_while_its_next_run_is_opene
     journal.claimed.clear()
     next_run = agent.run("more", session_id="s").detach()
     await journal.claimed.wait()
-    ended = asyncio.create_task(let_go_of(journal, [next_run], grace=600))
+    ended = asyncio.create_task(let_go_of([next_run], grace=600))
     await stopping(agent, next_run.run_id)
     journal.open.set()
     await ended
@@ -507,7 +507,7 @@ async def test_caller_that_goes_away_does_not_end_a_run_that_is_released(tmp_pat
     agent = Agent(steps(pay("a")), bank.tools, name="clerk", journal=tmp_path / "j.db")
     async with agent.run("go") as run:
         await until(lambda: bank.begun)
-        ended = asyncio.create_task(let_go_of(run.journal, [run], grace=600))
+        ended = asyncio.create_task(let_go_of([run], grace=600))
         await stopping(agent, run.run_id)
         run_id = run.run_id
         if how == "holds it no more":
@@ -547,7 +547,7 @@ async def test_limit_that_is_reached_meanwhile_ends_the_run(tmp_path, others):
         flow.options(name="second").task(bank.look, "x")
         run = flow.run({}).detach()
     await until(lambda: len(bank.begun) == 2)
-    ended = asyncio.create_task(let_go_of(run.journal, [run], grace=600))
+    ended = asyncio.create_task(let_go_of([run], grace=600))
     await until(lambda: find_live(run.journal, run.run_id).letting_go)
     bank.free.add("a")
     await ended
@@ -564,7 +564,7 @@ async def test_tasks_of_a_workflow_under_way_end_and_no_other_begins(tmp_path):
     flow.options(name="third").task(bank.pay, first)
     run = flow.run({}).start()
     await until(lambda: len(bank.begun) == 2)
-    ended = asyncio.create_task(let_go_of(run.journal, [run], grace=600))
+    ended = asyncio.create_task(let_go_of([run], grace=600))
     await until(lambda: find_live(run.journal, run.run_id).letting_go)
     bank.free.add("a")
     await until(lambda: bank.done)
@@ -678,7 +678,7 @@ async def test_call_of_before_is_not_undone_afterwards():
     journal.asked.clear()
     again = agent.resume(run.run_id).start()
     await until(lambda: len(journal.asked) == 2)
-    ended = asyncio.create_task(let_go_of(journal, [again], grace=600))
+    ended = asyncio.create_task(let_go_of([again], grace=600))
     await stopping(agent, run.run_id)
     journal.open.set()
     bank.free.add("b")

@@ -258,25 +258,21 @@ async def use(call: ToolCall, scope: Scope) -> None:
         if result is None:  # if another tool replaced it before the crash, that tool continues
             going_on = call if before is None or before.call.name == call.name else before.call
             result = await call_through_policies(going_on, scope)
-        await finish(call, result, scope)
+        if not isinstance(result, ToolResult):
+            raise UnexpectedError(f"{call.name}, or a policy around it, returned {repr(result)[:100]}; expected a ToolResult")
+        if result.transfer and result.transfer not in (scope.root.name, *scope.root.team):
+            result = ToolResult(error=f"there is no agent named {result.transfer!r} to hand over to")
+        if (family := scope.families.pop(call.id, None)) is not None:
+            result = replace(result, usage=result.usage + family.charged + family.spent)
+        finished = ToolFinished(fit_result(result, call))
+        await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
     except Suspend as question:
         await scope.park(question, call.id)
     except Released:  # it is made when the run is resumed
         pass
     finally:
-        scope.end(call)
-
-
-async def finish(call: ToolCall, result: ToolResult, scope: Scope) -> None:
-    """Record the result of a call."""
-    if not isinstance(result, ToolResult):
-        raise UnexpectedError(f"{call.name}, or a policy around it, returned {repr(result)[:100]}; expected a ToolResult")
-    if result.transfer and result.transfer not in (scope.root.name, *scope.root.team):
-        result = ToolResult(error=f"there is no agent named {result.transfer!r} to hand over to")
-    if (family := scope.families.pop(call.id, None)) is not None:
-        result = replace(result, usage=result.usage + family.charged + family.spent)
-    finished = ToolFinished(fit_result(result, call))
-    await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
+        if call.id in scope.acting:
+            del scope.acting[call.id]
 
 
 async def call_through_policies(call: ToolCall, scope: Scope) -> ToolResult:
@@ -316,7 +312,11 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     if before is not None and tool.effect == "compensable" and before.run_id != scope.run_id:
         before = None  # a fork makes the call for itself: undoing it must not undo that of the older run
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
-    await scope.start(ToolStarted(call, tool.effect, key, attempts))
+    if scope.stopping:
+        raise Released
+    if tool.effect != "pure":
+        scope.acting[call.id] = (call.name, tool.effect)
+    await scope.record(ToolStarted(call, tool.effect, key, attempts))
     if tool.effect != "pure" and (asking := scope.lease.confirm()) is not None:
         await asking
     if call.id in scope.families:
@@ -332,6 +332,8 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
         family.raise_caught()
     if isinstance(outcome, Failure):
         log_failure(call.name, outcome, scope.run_id)
+        if tool.effect == "idempotent":  # a policy may pause before the next try, which the run makes when it is resumed
+            scope.acting.pop(call.id, None)
         outcome = ToolResult(error=str(outcome))
     result: ToolResult = outcome
     if family is not None and family.untrusted:

@@ -18,7 +18,6 @@ from ..core.errors import (
     ConfigError,
     JournalError,
     ModelError,
-    Released,
     ReplayDiverged,
     Suspend,
     UnexpectedError,
@@ -84,7 +83,8 @@ class Scope:
         self.joints: dict[str, tuple[ModelHandler, ToolHandler, Admission]] = {}
         self.stopping = False  # it is to end: no call begins; a step that never pauses cannot be cancelled otherwise
         self.acting: dict[str, tuple[str, str]] = {}  # calls under way that are not pure: tool and effect
-        self.rest: Callable[[], None] = lambda: None  # called when the last of these has ended, and the run is to end
+        self.children: set[Any] = set()  # runs that calls wait for
+        self.tasks: set[Any] = set()  # runs that it has begun in the background
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
@@ -124,20 +124,7 @@ class Scope:
     @property
     def is_to_end(self) -> bool:
         """Return True if it is to end now: to be released, it waits for calls that a strategy does not wait for together."""
-        return self.stopping and not (self.running and self.acting and self.leaves_resumable())
-
-    async def start(self, started: ToolStarted) -> None:
-        """Record that a call is started. Raise `Released` if the run is to end: then no call begins."""
-        if self.stopping:
-            raise Released
-        if started.effect != "pure":
-            self.acting[started.call.id] = (started.call.name, started.effect)
-        await self.record(started)
-
-    def end(self, call: ToolCall) -> None:
-        """Note that the result of a call is recorded, or that it has none."""
-        if self.acting.pop(call.id, None) and self.stopping and not self.acting:
-            self.rest()
+        return self.stopping and not (self.running and (self.acting or self.children) and self.leaves_resumable())
 
     @property
     def sinks(self) -> Sequence[Sink]:
@@ -289,7 +276,7 @@ class Scope:
     def let_go(self) -> None:
         """Drop what refers back to the run, which is not executed any more: its memory is then free without the collector."""
         resumable = self.leaves_resumable()
-        self.joints, self.leaves_resumable, self.rest = {}, lambda: resumable, lambda: None
+        self.joints, self.leaves_resumable = {}, lambda: resumable
 
     async def write_pending(self) -> None:
         """Write a reply that is waiting for the next fact, if no fact follows."""

@@ -81,16 +81,20 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
 
     def open_run() -> Run[Any]:
         """Open the child. It is one of the family before it begins: what it spends counts, even if it is cut off at once."""
-        _raise_if(scope.stopping, family)
+        if scope.stopping:
+            _release(family)
         opened = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).relay_to(scope.channel)
         family.children[child_id] = opened
         return opened
 
     run = open_run()
+    scope.children.add(run)
     try:
         while await _is_busy(run):
+            scope.children.discard(run)
             await asyncio.sleep(_PAUSE)
             run = open_run()
+            scope.children.add(run)
         with fails_with_the_journal(scope, context.call_id):
             result = await run.detach()
     except asyncio.CancelledError:
@@ -107,7 +111,13 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
         await _ask_again(child_id, str(unusable), scope, context)
         raise
-    _raise_if(scope.stopping and result.stop.kind == "released", family)
+    finally:
+        scope.children.discard(run)
+        scope.tasks.update(run.tasks)
+    if scope.stopping and result.stop.kind == "released":
+        for other in [one for one in scope.children if family.children.get(one.run_id) is one]:
+            await other.wait()  # what is raised here may make the tool cut it
+        _release(family)
     for key, asked in result.questions.items():
         _pass_up(f"{child_id}:{key}", asked, scope, context)
     if FLOW in result.state.custom:
@@ -115,11 +125,10 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     return result
 
 
-def _raise_if(released: bool, family: Family) -> None:
-    """Raise `Released` if the child is released with its parent, also after a tool that catches it."""
-    if released:
-        family.failure = Released()
-        raise family.failure
+def _release(family: Family) -> NoReturn:
+    """Raise `Released`, because the child is released with its parent: also after a tool that catches it."""
+    family.failure = Released()
+    raise family.failure
 
 
 @contextmanager

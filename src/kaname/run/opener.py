@@ -375,11 +375,14 @@ class Opener:
         return scope
 
     async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:
-        """Record the first facts after a start. If the run is cancelled meanwhile, a `Stopped` is recorded after them."""
+        """Record the first facts after a start. If it is cancelled meanwhile, a `Stopped` is recorded after them, unless the run
+        is left resumable: the same rule as for a run that has begun."""
         try:
             await scope.record(*facts)
         except asyncio.CancelledError:
-            await scope.record(Stopped(Stop("cancelled", notice("run.cancelled_at_start", "cancelled while it was starting"))))
+            if not scope.leaves_resumable():
+                told = notice("run.cancelled_at_start", "cancelled while it was starting")
+                await scope.record(Stopped(Stop("cancelled", told)))
             raise
 
     def _scope(self, request: RunRequest, lease: Lease, state: State, channel: Channel, opening: Sequence[Fact] = ()) -> Scope:
@@ -388,6 +391,7 @@ class Opener:
         recipe = for_run(self.recipe, state, opening, self._known)
         scope = Scope(request.run_id, recipe, self.journal, lease=lease, state=state, sinks=self.sinks, channel=channel)
         scope.deps, scope.open_child, scope.guarded = request.deps, run_child, with_flow
+        scope.leaves_resumable = channel.leaves_resumable
         return scope
 
 

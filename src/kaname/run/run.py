@@ -45,6 +45,7 @@ class Work:
         self.channel = Channel()
         self.aborted = ""
         self.letting_go = self.detached = False
+        self.leaving = False  # a `let_go_of` is about it
         self.awaiting = 0
         self.begun = asyncio.Event()
         self.scope: Scope | None = None
@@ -79,19 +80,24 @@ class Work:
         if not self.letting_go:
             self.abort(_left_behind())
 
-    def let_go(self, *, cut: bool = True) -> None:
-        """Execute no further, and leave the run as it is. `cut`: also if calls are under way whose results would be lost."""
+    def tell_to_end(self) -> None:
+        """Begin no call any more, and leave the run as it is. Calls under way are not cut."""
         if self.task is not None and not self.task.done():
             self.letting_go = True
             if self.scope is not None:  # else it is let go as soon as it has begun
                 self.scope.stopping = True
-                if (cut or not self.scope.acting) and not self.task.cancelling():
-                    self._cancel()
 
-    def cut(self) -> None:
-        """Let the run go now, and log the calls whose results are lost."""
-        left = {} if self.scope is None or self.task is None or self.task.cancelling() else self.scope.acting
-        for tool, effect in left.values():
+    def let_go(self) -> None:
+        """Execute no further, and leave the run as it is."""
+        self.tell_to_end()
+        if self.scope is not None and self.task is not None and not self.task.done():
+            self._cancel()
+
+    def log_left(self) -> None:
+        """Log the calls whose results are lost, or that a thread of an earlier call is left."""
+        if self.scope is None:
+            return
+        for tool, effect in self.scope.acting.values():
             told = notice(
                 "run.call_left",
                 "the call of {tool} in run {run} did not end in time: it is in doubt whether it took effect",
@@ -106,13 +112,19 @@ class Work:
                     run=self.run_id,
                 )
             getLogger("kaname").warning("%s", told)
-        self.let_go()
+        if not self.is_acting:
+            told = notice("run.thread_left", "a thread of a tool of run {run} did not end in time", run=self.run_id)
+            getLogger("kaname").warning("%s", told)
 
     @property
     def is_acting(self) -> bool:
-        """Return True while a call is under way that is not pure, or a thread of a tool."""
-        scope = self.scope
-        return scope is not None and (bool(scope.acting) or not scope.threads.is_over)
+        """Return True while a call is under way that is not pure, or a child that a call waits for."""
+        return self.scope is not None and bool(self.scope.acting or self.scope.children)
+
+    @property
+    def has_threads(self) -> bool:
+        """Return True while a thread of a tool is at work, also of a call that has timed out."""
+        return self.scope is not None and not self.scope.threads.is_over
 
     def leaves_resumable(self) -> bool:
         """Return True if a cancellation now leaves the run resumable: it was let go, or it is detached and the loop closes.
@@ -120,11 +132,6 @@ class Work:
         Not if somebody wants it to stop.
         """
         return (self.letting_go or self.detached) and not self.aborted
-
-    def _rest(self) -> None:
-        """Let the run go, as its last call has ended. The task of the run sees by itself that it is to end."""
-        if self.letting_go and _current_task() is not self.task:
-            self.let_go()
 
     def _cancel(self) -> None:
         self.channel.end_soon()
@@ -135,13 +142,13 @@ class Work:
         watcher = None if self._abort_event is None else asyncio.create_task(self._watch(self._abort_event))
         alarms = alarms_of(asyncio.get_running_loop())
         alarms.set(self, _A_WHILE)
-        self._context = copy_context()
+        self._context, self.channel.leaves_resumable = copy_context(), self.leaves_resumable
         try:
             if self.aborted:
                 raise asyncio.CancelledError
             async with AsyncExitStack() as stack:
                 self.scope = scope = await self._begin(self.channel, stack)
-                scope.leaves_resumable, scope.rest, self.channel.begun = self.leaves_resumable, self._rest, True
+                scope.leaves_resumable, self.channel.begun = self.leaves_resumable, True
                 self.begun.set()
                 await self._drive(scope)
                 if scope.failure is not None:
@@ -164,6 +171,8 @@ class Work:
             for task in (watcher, *self._listeners):
                 if task is not None:
                     task.cancel()
+            resumable = self.leaves_resumable()
+            self.channel.leaves_resumable = lambda: resumable
             if self.scope is not None:
                 self.scope.let_go()
 
@@ -239,43 +248,62 @@ def find_live(journal: Journal, run_id: str) -> Work | None:
 
 
 async def let_go_of(
-    journal: Journal,
     runs: Iterable[Run[Any]],
     others: Iterable[asyncio.Task[Any]] = (),
     grace: float = GRACE,
     hurry: asyncio.Event | None = None,
 ) -> None:
-    """Release runs because the process shuts down, with their children and work in the background; wait for them and `others`.
+    """Release runs because the process shuts down, with their children and tasks in the background; wait for them and `others`.
 
-    No further call begins. Calls under way have `grace` seconds to end, until `hurry` is set, and their results are recorded.
-    Pure calls are cut at once. What is left then is cut, and logged.
+    No further call begins. Calls under way have `grace` seconds to end, until `hurry` is set or the waiting is cancelled, and
+    their results are recorded. Pure calls are cut at once. What is left then is cut, and logged.
     """
-    until, works = monotonic() + grace, _with_children(journal, [run._work for run in runs])
+    until, (works, inner) = monotonic() + grace, _with_children(runs)
+    ours = {work for work in works if not work.leaving}  # not those that a server and its worker are both about
     for work in works:
-        work.let_go(cut=False)
-    acting = [work for work in works if work.is_acting]
-    while acting and monotonic() < until and not (hurry is not None and hurry.is_set()):
-        if acting[-1].is_acting:
+        work.tell_to_end()
+        work.leaving = True
+    resting, waiting = set[Work](), works
+    try:
+        while waiting:
+            for work in ours - resting:
+                if not work.is_acting:
+                    resting.add(work)
+                    work.let_go()
+            waiting = [work for work in works if work.is_acting or work.has_threads]
+            if monotonic() >= until or (hurry is not None and hurry.is_set()):
+                break
             await asyncio.sleep(_POLL)
-        else:
-            acting.pop()
-    for work in acting:
-        work.cut()
-    if tasks := [*[work.task for work in works if work.task is not None], *others]:
-        for task in (await asyncio.wait(tasks, timeout=_ENDING))[1]:
-            task.cancel()
+    finally:
+        for work in ours.intersection(waiting):
+            work.log_left()
+            if work.is_acting and work not in inner:  # the call that waits for a child cuts that
+                work.let_go()
+        tasks = [*[work.task for work in works if work.task is not None], *others]
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=_ENDING)
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
-def _with_children(journal: Journal, works: list[Work]) -> list[Work]:
-    """Add what this process executes of the children of runs, and of work in the background whose run is not executed here."""
-    ours, live = {work.run_id for work in works}, [work for work in tuple(_live) if work.journal is journal]
-    known = {work.run_id for work in live}
-    for work in live:
-        above = {work.run_id[:place] for place, sign in enumerate(work.run_id) if sign == "/"}
-        is_child = above and (work.scope is None or work.scope.state.parent is not None)
-        if is_child and work.run_id not in ours and (not ours.isdisjoint(above) or known.isdisjoint(above)):
-            works.append(work)
-    return works
+def _with_children(runs: Iterable[Run[Any]]) -> tuple[list[Work], set[Work]]:
+    """Return what this event loop executes of runs, of their children and of their tasks in the background.
+
+    Also return those among them for which a call waits.
+    """
+    found, inner = dict.fromkeys([run._work for run in runs]), set[Work]()
+    todo = list(found)
+    while todo:
+        scope = todo.pop().scope
+        children = () if scope is None else [run._work for run in scope.children]
+        inner.update(children)
+        fresh = [*children, *([] if scope is None else [run._work for run in scope.tasks])]
+        todo += [work for work in fresh if work not in found]
+        found |= dict.fromkeys(fresh)
+    here = asyncio.get_running_loop()
+    return [work for work in found if work.task is not None and work.task.get_loop() is here], inner
 
 
 class Run(AsyncIterator[Chunk], Generic[OutputT]):
@@ -361,6 +389,12 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         """Return True if it was started and is not executed any more, however it ended."""
         return self._work.task is not None and self._work.task.done()
 
+    @property
+    def tasks(self) -> list[Run[Any]]:
+        """The tasks in the background that it has begun here, and that are not over."""
+        scope = self._work.scope
+        return [] if scope is None else [run for run in scope.tasks if not run.done()]
+
     def over(self, then: Callable[[], None]) -> None:
         """Call `then` when it is not executed any more."""
         self._work.start().add_done_callback(lambda _: then())
@@ -381,8 +415,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         For a program that shuts down. Its result's `stop.kind` is `released`, unless it was over.
         """
         self._work.start()
-        if not self._work.letting_go:  # else it is to end already, as soon as it can
-            self._work.let_go()
+        self._work.let_go()
         return await self._result()
 
     def __await__(self) -> Generator[Any, None, Result[OutputT]]:

@@ -93,6 +93,9 @@ async def _begin(scope: Scope, run: Run[Any]) -> None:
     parent = find_live(scope.journal, scope.run_id)
     if scope.stopping or (parent is not None and parent.letting_go):  # perhaps while it is being opened
         raise Released
+    tasks = scope.tasks
+    tasks.add(run)
+    run.over(lambda: _end_task(run, tasks))
     try:
         await run.begun()
     except RunBusy:
@@ -104,6 +107,12 @@ async def _begin(scope: Scope, run: Run[Any]) -> None:
         pass
     run.detach()
     look_after(_wait_here(run, scope.journal), _HERE)
+
+
+def _end_task(run: Run[Any], tasks: set[Any]) -> None:
+    """Forget a task that is over, but not those that it has begun."""
+    tasks.discard(run)
+    tasks.update(run.tasks)
 
 
 def look_after(work: Any, name: str | None = None) -> None:

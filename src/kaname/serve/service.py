@@ -75,6 +75,7 @@ class Service:
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run[Any]] = {}
         self._opening: set[Run[Any]] = set()
+        self._past: list[Run[Any]] = []  # runs that are over, and whose tasks in the background are not
         self.worker: Worker | None = None  # that executes queued and interrupted runs here
         self.readers, self.closing = Readers(), False
         self.grace, self._hurry = GRACE, asyncio.Event()  # seconds that tool calls under way have to end at the shutdown
@@ -166,7 +167,8 @@ class Service:
             async with nullcontext() if request is None else while_client_waits(request):
                 await run.begun()
         except (asyncio.CancelledError, HttpRefused):  # the client left before the run began, perhaps while it was queued
-            run.abort()
+            if not self.closing:  # else it is released, as it is
+                run.abort()
             raise
         finally:
             self._opening.discard(run)
@@ -177,6 +179,7 @@ class Service:
     def _forget(self, run: Run[Any]) -> None:
         if self._runs.get(run.run_id) is run:
             del self._runs[run.run_id]
+            self._past = [one for one in (*self._past, run) if one.tasks]
         if is_unstored(run.run_id):
             self.remove_later(run.run_id)
 
@@ -285,8 +288,8 @@ class Service:
         self.closing = True
         if self.worker is not None:
             self.worker.stop(at_once=self._hurry.is_set())
-        runs = [*self._runs.values(), *self._opening]
-        await let_go_of(self.journal, runs, grace=self.grace, hurry=self._hurry)
+        runs = [*self._runs.values(), *self._opening, *self._past]
+        await let_go_of(runs, grace=self.grace, hurry=self._hurry)
         await asyncio.gather(*self._tasks)
         for agent in self.agents.values():
             await agent.close()

@@ -83,6 +83,7 @@ class Worker:
         self._concurrency, self._deps, self._begin = concurrency, deps, begin
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, Run[Any]] = {}
+        self._past: list[Run[Any]] = []  # runs that are over, and whose tasks in the background are not
         self._expiring: dict[str, tuple[int, float]] = {}  # waiting runs: their number of facts, and when the question expires
         self._left: dict[str, int] = {}  # interrupted runs that are not ours, and their number of facts
         self._paused: set[str] = set()  # runs that have not begun, and have waited because their workers died
@@ -157,13 +158,14 @@ class Worker:
 
     def _forget(self, run_id: str, task: asyncio.Task[None]) -> None:
         self._tasks.pop(run_id, None)
-        self._runs.pop(run_id, None)
+        if (run := self._runs.pop(run_id, None)) is not None:
+            self._past = [one for one in (*self._past, run) if one.tasks]
         self._changed.set()
 
     async def _drain(self) -> None:
         """Release the runs under way, so that other workers resume them."""
         self._stopping.set()
-        await let_go_of(self._journal, self._runs.values(), self._tasks.values(), self._grace, self._hurry)
+        await let_go_of([*self._runs.values(), *self._past], self._tasks.values(), self._grace, self._hurry)
 
     async def _keep_tending(self) -> None:
         """Return runs of dead workers to the queue, and put runs into it that were interrupted outside of it."""
@@ -236,7 +238,8 @@ class Worker:
         """Resume work in the background whose run has ended."""
         card = next(iter(await self._journal.runs(run_id=run_id, limit=1)), None)
         if card is not None and card.status not in UNDER_WAY and card.agent in self._agents:
-            await self._agents[card.agent].resume(run_id)
+            self._past.append(run := self._agents[card.agent].resume(run_id))
+            await run
 
     async def _execute(self, item: QueuedRun) -> None:
         """Execute one run, and say what became of it."""

@@ -8,7 +8,7 @@ from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.durations import is_whole
-from ...core.errors import ConfigError, Suspend
+from ...core.errors import ConfigError, Released, Suspend
 from ...core.events import Event, ToolFinished
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
@@ -208,7 +208,7 @@ class Budget(Policy):
         try:
             result = await next(call)
             return result
-        except Suspend:  # the call is made again when the question is answered, and counted then
+        except (Suspend, Released):  # the call is made again when the run is resumed, and counted then
             paused = True
             raise
         finally:
