@@ -10,6 +10,7 @@ import pytest
 from kaname import (
     Agent,
     Approve,
+    Budget,
     Halt,
     MemoryJournal,
     Policy,
@@ -189,13 +190,13 @@ async def test_no_later_call_of_the_step_and_no_other_try_begins(tmp_path, polic
     await agent.journal.close()
 
 
-def delegating(child, model=None, background=False):
+def delegating(child, model=None, background=False, name="clerk"):
     @tool(background=background)
     async def delegate(context: ToolContext) -> str:
         """Delegate."""
         return (await context.run_child(child, "pay")).output
 
-    return Agent(model or steps((call("delegate"),)), [delegate], name="clerk")
+    return Agent(model or steps((call("delegate"),)), [delegate], name=name)
 
 
 @pytest.mark.parametrize("catches", [False, True])
@@ -735,4 +736,215 @@ async def test_result_of_a_tool_is_used_after_the_release(tmp_path):
     result = await agent.resume(run_id)
     assert (result.output, bank.begun, result.questions) == ("done", ["a"], {})
     assert ToolResult("paid a").output in await results(agent.journal, run_id)
+    await agent.journal.close()
+
+
+class SlowToWrite(MemoryJournal):
+    """A journal that writes, and says so when the test lets it."""
+
+    def __init__(self):
+        super().__init__()
+        self.writing, self.open = asyncio.Event(), asyncio.Event()
+        self.open.set()
+
+    async def append(self, *facts, **options):
+        await super().append(*facts, **options)
+        self.writing.set()
+        await self.open.wait()
+
+
+@pytest.mark.parametrize("how", ["the time is over", "the client leaves", "the loop closes", "the user stops it"])
+async def test_run_whose_start_is_cut_can_be_resumed_unless_it_was_to_stop(monkeypatch, how):
+    monkeypatch.setattr(module, "_ENDING", 0.2)
+    bank, journal = Bank(), SlowToWrite()
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", policies=[Approve("pay")], journal=journal)
+    waiting = await agent.run("go")
+    service = Service([agent])
+    run = agent.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))
+    journal.open.clear()
+    journal.writing.clear()
+    beginning = asyncio.create_task(service.begin(run))
+    await journal.writing.wait()
+    if how == "the user stops it":
+        run.abort("enough")
+        asyncio.get_running_loop().call_later(0.1, journal.open.set)
+        await service.close()
+    elif how == "the loop closes":
+        run._work.task.cancel()
+    else:
+        closing = asyncio.create_task(service.close())
+        await stopping(agent, run.run_id)
+        if how == "the client leaves":
+            beginning.cancel()
+            journal.open.set()
+        await closing
+    journal.open.set()
+    await asyncio.wait([beginning, run._work.task])
+    assert await status(agent, run.run_id) == ("cancelled" if how == "the user stops it" else "interrupted")
+
+
+async def test_child_of_a_task_whose_run_has_ended_begins_nothing_more(tmp_path):
+    bank = Bank()
+    child = Agent(steps(pay("a"), pay("b")), bank.tools, name="child")
+    payer = delegating(child, name="payer")
+    agent = Agent(steps(START), name="lead", team=Team((payer,), background=True), journal=tmp_path / "j.db")
+    async with Working(agent, grace=600) as worker:
+        run_id = await agent.submit("go")
+        await until(lambda: bank.begun)
+        await until(lambda: _ended(agent, run_id))
+        await until(lambda: not worker.executing)
+        worker.stop()
+        await stopping(agent, f"{run_id}/c1_0/payer/c1_0/child")
+        bank.free |= {"a", "b"}
+    assert (bank.begun, bank.done) == (["a"], ["a"])
+    await agent.journal.close()
+
+
+async def test_tasks_of_other_agents_and_runs_with_a_slash_in_their_id_go_on(tmp_path):
+    bank, journal = Bank(), SqliteJournal(tmp_path / "j.db")
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", journal=journal)
+    payer = Agent(steps(pay("c"), pay("d")), bank.tools, name="payer")
+    other = Agent(steps(START), name="lead", team=Team((payer,), background=True), journal=journal)
+    own = Agent(steps(pay("e")), bank.tools, name="own", journal=journal)
+    first = await other.run("go")
+    async with stopped_at(agent, bank, "a", "c"):
+        slash = own.run("go", run_id="acme/42").start()
+        bank.free |= {"a", "c", "d", "e"}
+    assert (await slash).output == "done"
+    (task,) = await journal.runs(parent=first.run_id)
+    await until(lambda: _ended(other, task.run_id))
+    assert sorted(bank.done) == ["a", "c", "d", "e"]
+    await journal.close()
+
+
+@pytest.mark.parametrize("effect", ["pure", "idempotent"])
+@pytest.mark.parametrize("how", ["stop", "timeout"])
+async def test_cancellation_during_the_drain_reaches_the_child(tmp_path, effect, how):
+    bank = Bank()
+    payer = Agent(steps(pay("a")), bank.tools, name="payer")
+
+    @tool(effect=effect, timeout=0.5 if how == "timeout" else None)
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        return (await context.run_child(payer, "pay")).output
+
+    agent = Agent(steps((call("delegate"),)), [delegate], name="clerk", journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "a", grace=600) as run_id:
+        child = f"{run_id}/c1_0/payer"
+        if how == "stop":
+            await agent.stop(run_id, "enough")
+        await until(lambda: find_live(agent.journal, child) is None)
+        bank.free.add("a")
+    assert bank.done == [], "it was cut"
+    expected = ("cancelled", "cancelled") if how == "stop" else ("interrupted", "interrupted")
+    assert (await status(agent, run_id), await status(agent, child)) == expected
+    await agent.journal.close()
+
+
+async def test_worker_that_is_cancelled_twice_cuts_and_names(tmp_path, told):
+    bank = Bank()
+    agent = Agent(steps(pay("a")), bank.tools, name="clerk", journal=tmp_path / "j.db")
+    working = asyncio.create_task(Worker([agent], grace=600).work())
+    run_id = await agent.submit("go")
+    await until(lambda: bank.begun)
+    working.cancel()
+    await stopping(agent, run_id)
+    working.cancel()
+    await asyncio.wait([working])
+    assert (len(told()), find_live(agent.journal, run_id), await status(agent, run_id)) == (1, None, "interrupted")
+    await agent.journal.close()
+
+
+async def test_run_that_is_being_cancelled_already_is_cut_and_named(tmp_path, told):
+    bank = Bank()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        bank.begun.append("a")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            bank.begun.append("cancelled")
+            await asyncio.Event().wait()
+
+    agent = Agent(steps((call("pay"),)), [pay], name="clerk", journal=tmp_path / "j.db")
+    async with asyncio.timeout(30), Working(agent, grace=0.2) as worker:
+        run_id = await agent.submit("go")
+        await until(lambda: bank.begun)
+        await agent.stop(run_id)
+        await until(lambda: "cancelled" in bank.begun)
+        worker.stop()
+    assert (len(told()), await status(agent, run_id)) == (1, "cancelled")
+    await agent.journal.close()
+
+
+class Pausing(Policy):
+    """Pauses before the second try."""
+
+    async def tool(self, call, next, scope):
+        result = await next(call)
+        if result.error:
+            await asyncio.Event().wait()
+        return result
+
+
+async def test_pause_after_a_failed_try_is_not_waited_for(tmp_path, told):
+    begun = []
+
+    @tool(effect="idempotent")
+    async def put() -> str:
+        """Put."""
+        begun.append(1)
+        raise ConnectionError("down")
+
+    agent = Agent(steps((call("put"),)), [put], name="clerk", policies=[Pausing()], journal=tmp_path / "j.db")
+    async with asyncio.timeout(30), Working(agent, grace=600) as worker:
+        await agent.submit("go")
+        await until(lambda: begun)
+        worker.stop()
+    assert (begun, told()) == ([1], [])
+    await agent.journal.close()
+
+
+async def test_thread_that_is_left_is_named(tmp_path, told):
+    gate, free = Gate(open_at_first=False), threading.Event()
+
+    @tool(timeout=0.05)
+    def pay() -> str:
+        """Pay."""
+        free.wait(60)
+        return "paid"
+
+    class Asks(Gate):
+        async def reply(self, request, emit):
+            if request.messages[-1].role == "tool":
+                return await gate.reply(request, emit)
+            return await ScriptedModel([call("pay")]).reply(request, emit)
+
+    agent = Agent(Asks(), [pay], name="clerk", journal=tmp_path / "j.db")
+    async with Working(agent, grace=0.1) as worker:
+        run_id = await agent.submit("go")
+        await until(lambda: gate.asked)
+        worker.stop()
+    assert told() == [f"a thread of a tool of run {run_id} did not end in time"]
+    free.set()
+    await agent.journal.close()
+
+
+async def test_call_that_is_released_with_its_child_is_not_counted(tmp_path):
+    bank = Bank()
+    child = Agent(steps(pay("a"), pay("b")), bank.tools, name="payer")
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        return (await context.run_child(child, "pay")).output
+
+    budget = Budget(tools={"delegate": "1 calls/day"})
+    agent = Agent(steps((call("delegate"),)), [delegate], name="clerk", policies=[budget], journal=tmp_path / "j.db")
+    async with stopped_at(agent, bank, "a") as run_id:
+        bank.free |= {"a", "b"}
+    assert (await agent.resume(run_id)).output == "done"
+    assert bank.done == ["a", "b"]
     await agent.journal.close()

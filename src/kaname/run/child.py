@@ -115,7 +115,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
         scope.children.discard(run)
         scope.tasks.update(run.tasks)
     if scope.stopping and result.stop.kind == "released":
-        for other in [one for one in scope.children if family.children.get(one.run_id) is one]:
+        for other in scope.children.intersection(family.children.values()):
             await other.wait()  # what is raised here may make the tool cut it
         _release(family)
     for key, asked in result.questions.items():

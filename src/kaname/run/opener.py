@@ -375,8 +375,10 @@ class Opener:
         return scope
 
     async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:
-        """Record the first facts after a start. If it is cancelled meanwhile, a `Stopped` is recorded after them, unless the run
-        is left resumable: the same rule as for a run that has begun."""
+        """Record the first facts after a start. If the run is cancelled meanwhile, a `Stopped` is recorded after them.
+
+        Not if the run is left resumable: the same rule as for one that has begun.
+        """
         try:
             await scope.record(*facts)
         except asyncio.CancelledError:
