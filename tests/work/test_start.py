@@ -16,6 +16,7 @@ from kaname import Agent, PostgresJournal, ScriptedModel, SqliteJournal
 from kaname.cli.main import main
 from kaname.kernel.load import load
 from tests.parts import wait_until
+from tests.properties import nightly
 
 PROGRAM = """
 from kaname import Agent, ScriptedModel
@@ -130,12 +131,12 @@ def _is_ending(process):
 
 
 SERVE = ("serve", "--port", "0")
-COMMANDS = pytest.mark.parametrize("command", [("worker",), SERVE, (*SERVE, "--workers", "2")])
+SEVERAL = (*SERVE, "--workers", "2")
 
 
 @pytest.mark.parametrize(
     ("command", "program"),
-    [(("worker",), PAYER), (("worker",), ASYNC), (SERVE, ASYNC), ((*SERVE, "--workers", "2"), PAYER)],
+    [(("worker",), PAYER), *nightly((("worker",), ASYNC), (SERVE, ASYNC), (SEVERAL, PAYER))],
     ids=["worker-thread", "worker-async", "serve-async", "processes-thread"],
 )
 async def test_process_that_is_stopped_waits_for_a_tool_and_records_its_result(tmp_path, program, command):
@@ -155,7 +156,7 @@ async def test_process_that_is_stopped_waits_for_a_tool_and_records_its_result(t
 LEFT = "the call of pay in run {} did not end in time: it is in doubt whether it took effect"
 
 
-@pytest.mark.parametrize(("command", "grace"), [(("worker",), "0"), (SERVE, "1"), ((*SERVE, "--workers", "2"), "0")])
+@pytest.mark.parametrize(("command", "grace"), [(SERVE, "1"), *nightly((("worker",), "0"), (SEVERAL, "0"))])
 async def test_process_that_is_stopped_says_what_it_leaves(tmp_path, grace, command):
     name, *options = command
     with _stopped(tmp_path, ASYNC, *options, "--grace", grace, command=name) as (process, journal, run):
@@ -167,7 +168,7 @@ async def test_process_that_is_stopped_says_what_it_leaves(tmp_path, grace, comm
     await journal.close()
 
 
-@COMMANDS
+@pytest.mark.parametrize("command", [SEVERAL, *nightly((("worker",),), (SERVE,))])
 async def test_second_signal_cuts_at_once(tmp_path, command):
     name, *options = command
     with _stopped(tmp_path, ASYNC, *options, "--grace", "600", command=name) as (process, journal, run):
@@ -179,7 +180,7 @@ async def test_second_signal_cuts_at_once(tmp_path, command):
     await journal.close()
 
 
-@COMMANDS
+@pytest.mark.parametrize("command", nightly((("worker",),), (SERVE,), (SEVERAL,)))
 async def test_signal_that_arrives_twice_at_once_counts_once(tmp_path, command):
     name, *options = command
     with _stopped(tmp_path, ASYNC, *options, "--grace", "600", command=name) as (process, journal, run):
@@ -191,6 +192,7 @@ async def test_signal_that_arrives_twice_at_once_counts_once(tmp_path, command):
     await journal.close()
 
 
+@pytest.mark.nightly
 async def test_worker_on_postgresql_records_the_result_and_another_process_goes_on(url, tmp_path):
     program = ASYNC.replace('"journal.db"', repr(url))
     with _stopped(tmp_path, program) as (process, journal, run):

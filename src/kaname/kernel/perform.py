@@ -289,6 +289,14 @@ async def call_through_policies(call: ToolCall, scope: Scope) -> ToolResult:
         scope.incoming.pop(call.id, None)
 
 
+def result_of_failure(call: ToolCall, failure: Failure, effect: str, scope: Scope) -> ToolResult:
+    """Log a failure, and return it as a result. A call that can be repeated is not under way while a policy pauses."""
+    log_failure(call.name, failure, scope.run_id)
+    if effect == "idempotent":
+        scope.acting.pop(call.id, None)
+    return ToolResult(error=str(failure))
+
+
 async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     """Run the tool itself: check the arguments, pass the door, record the intent, act.
 
@@ -312,10 +320,7 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     if before is not None and tool.effect == "compensable" and before.run_id != scope.run_id:
         before = None  # a fork makes the call for itself: undoing it must not undo that of the older run
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
-    if scope.stopping:
-        raise Released
-    if tool.effect != "pure":
-        scope.acting[call.id] = (call.name, tool.effect)
+    scope.begin(call, tool.effect)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
     if tool.effect != "pure" and (asking := scope.lease.confirm()) is not None:
         await asking
@@ -331,10 +336,7 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     if (family := scope.families.get(call.id)) is not None:
         family.raise_caught()
     if isinstance(outcome, Failure):
-        log_failure(call.name, outcome, scope.run_id)
-        if tool.effect == "idempotent":  # a policy may pause before the next try, which the run makes when it is resumed
-            scope.acting.pop(call.id, None)
-        outcome = ToolResult(error=str(outcome))
+        outcome = result_of_failure(call, outcome, tool.effect, scope)
     result: ToolResult = outcome
     if family is not None and family.untrusted:
         result = replace(result, untrusted=True)

@@ -18,6 +18,7 @@ from ..core.errors import (
     ConfigError,
     JournalError,
     ModelError,
+    Released,
     ReplayDiverged,
     Suspend,
     UnexpectedError,
@@ -125,6 +126,13 @@ class Scope:
     def is_to_end(self) -> bool:
         """Return True if it is to end now: to be released, it waits for calls that a strategy does not wait for together."""
         return self.stopping and not (self.running and (self.acting or self.children) and self.leaves_resumable())
+
+    def begin(self, call: ToolCall, effect: str) -> None:
+        """Note that a call begins. Raise `Released` if the run is to end: then no call begins."""
+        if self.stopping:
+            raise Released
+        if effect != "pure":
+            self.acting[call.id] = (call.name, effect)
 
     @property
     def sinks(self) -> Sequence[Sink]:

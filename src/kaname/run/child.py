@@ -82,19 +82,17 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     def open_run() -> Run[Any]:
         """Open the child. It is one of the family before it begins: what it spends counts, even if it is cut off at once."""
         if scope.stopping:
-            _release(family)
+            _raise_released(family)
         opened = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).relay_to(scope.channel)
         family.children[child_id] = opened
+        keep_while_live(opened, scope.children, scope.tasks)
         return opened
 
     run = open_run()
-    scope.children.add(run)
     try:
         while await _is_busy(run):
-            scope.children.discard(run)
             await asyncio.sleep(_PAUSE)
             run = open_run()
-            scope.children.add(run)
         with fails_with_the_journal(scope, context.call_id):
             result = await run.detach()
     except asyncio.CancelledError:
@@ -111,13 +109,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
         await _ask_again(child_id, str(unusable), scope, context)
         raise
-    finally:
-        scope.children.discard(run)
-        scope.tasks.update(run.tasks)
     if scope.stopping and result.stop.kind == "released":
-        for other in scope.children.intersection(family.children.values()):
-            await other.wait()  # what is raised here may make the tool cut it
-        _release(family)
+        await _release(scope, family)
     for key, asked in result.questions.items():
         _pass_up(f"{child_id}:{key}", asked, scope, context)
     if FLOW in result.state.custom:
@@ -125,8 +118,26 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     return result
 
 
-def _release(family: Family) -> NoReturn:
-    """Raise `Released`, because the child is released with its parent: also after a tool that catches it."""
+def keep_while_live(run: Run[Any], runs: set[Any], tasks: set[Any]) -> None:
+    """Start a child, and keep it among `runs` until it is over. Then keep the tasks in the background that it has left."""
+
+    def end() -> None:
+        runs.discard(run)
+        tasks.update(run.tasks)
+
+    runs.add(run)
+    run.over(end)
+
+
+async def _release(scope: Scope, family: Family) -> NoReturn:
+    """Raise `Released` when the other children of the call are over, too: the tool may cut them for it."""
+    for other in scope.children.intersection(family.children.values()):
+        await other.wait()
+    _raise_released(family)
+
+
+def _raise_released(family: Family) -> NoReturn:
+    """Raise `Released`, because a child is released with its parent: also after a tool that catches it."""
     family.failure = Released()
     raise family.failure
 

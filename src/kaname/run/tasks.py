@@ -29,7 +29,16 @@ from ..kernel.scope import Scope
 from ..people.answers import AGAIN, Given, is_expired
 from ..tools.definition import Doing
 from .attach import stop_run
-from .child import Runnable, answers_for, fails_with_the_journal, parent_of, question_as, recipe_within, seconds_so_far
+from .child import (
+    Runnable,
+    answers_for,
+    fails_with_the_journal,
+    keep_while_live,
+    parent_of,
+    question_as,
+    recipe_within,
+    seconds_so_far,
+)
 from .run import Run, find_live
 from .turns import until_over
 
@@ -93,9 +102,7 @@ async def _begin(scope: Scope, run: Run[Any]) -> None:
     parent = find_live(scope.journal, scope.run_id)
     if scope.stopping or (parent is not None and parent.letting_go):  # perhaps while it is being opened
         raise Released
-    tasks = scope.tasks
-    tasks.add(run)
-    run.over(lambda: _end_task(run, tasks))
+    keep_while_live(run, scope.tasks, scope.tasks)
     try:
         await run.begun()
     except RunBusy:
@@ -107,12 +114,6 @@ async def _begin(scope: Scope, run: Run[Any]) -> None:
         pass
     run.detach()
     look_after(_wait_here(run, scope.journal), _HERE)
-
-
-def _end_task(run: Run[Any], tasks: set[Any]) -> None:
-    """Forget a task that is over, but not those that it has begun."""
-    tasks.discard(run)
-    tasks.update(run.tasks)
 
 
 def look_after(work: Any, name: str | None = None) -> None:
