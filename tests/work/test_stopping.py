@@ -765,12 +765,13 @@ async def test_run_whose_start_is_cut_can_be_resumed_unless_it_was_to_stop(monke
     journal.writing.clear()
     beginning = asyncio.create_task(service.begin(run))
     await journal.writing.wait()
+    task = find_live(journal, run.run_id).task
     if how == "the user stops it":
         run.abort("enough")
         asyncio.get_running_loop().call_later(0.1, journal.open.set)
         await service.close()
     elif how == "the loop closes":
-        run._work.task.cancel()
+        task.cancel()
     else:
         closing = asyncio.create_task(service.close())
         await stopping(agent, run.run_id)
@@ -779,7 +780,7 @@ async def test_run_whose_start_is_cut_can_be_resumed_unless_it_was_to_stop(monke
             journal.open.set()
         await closing
     journal.open.set()
-    await asyncio.wait([beginning, run._work.task])
+    await asyncio.wait([beginning, task])
     assert await status(agent, run.run_id) == ("cancelled" if how == "the user stops it" else "interrupted")
 
 

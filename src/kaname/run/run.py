@@ -122,9 +122,9 @@ class Work:
         return self.scope is not None and bool(self.scope.acting or self.scope.children)
 
     @property
-    def has_threads(self) -> bool:
-        """Return True while a thread of a tool is at work, also of a call that has timed out."""
-        return self.scope is not None and not self.scope.threads.is_over
+    def is_at_work(self) -> bool:
+        """Return True while it acts, or a thread of a tool is at work, also of a call that has timed out."""
+        return self.is_acting or (self.scope is not None and not self.scope.threads.is_over)
 
     def leaves_resumable(self) -> bool:
         """Return True if a cancellation now leaves the run resumable: it was let go, or it is detached and the loop closes.
@@ -263,19 +263,10 @@ async def let_go_of(
     for work in works:
         work.tell_to_end()
         work.leaving = True
-    resting, waiting = set[Work](), works
     try:
-        while waiting:
-            for work in ours - resting:
-                if not work.is_acting:
-                    resting.add(work)
-                    work.let_go()
-            waiting = [work for work in works if work.is_acting or work.has_threads]
-            if monotonic() >= until or (hurry is not None and hurry.is_set()):
-                break
-            await asyncio.sleep(_POLL)
+        await _calls_end(works, ours, until, hurry)
     finally:
-        for work in ours.intersection(waiting):
+        for work in [one for one in works if one in ours and one.is_at_work]:
             work.log_left()
             if work.is_acting and work not in inner:  # the call that waits for a child cuts that
                 work.let_go()
@@ -288,8 +279,20 @@ async def let_go_of(
                 task.cancel()
 
 
+async def _calls_end(works: list[Work], ours: set[Work], until: float, hurry: asyncio.Event | None) -> None:
+    """Wait for calls and threads, and release each run that is ours as soon as none of its calls is under way."""
+    while True:
+        resting = {work for work in ours if not work.is_acting}
+        for work in resting:
+            work.let_go()
+        ours = ours - resting
+        if monotonic() >= until or (hurry is not None and hurry.is_set()) or not any(work.is_at_work for work in works):
+            return
+        await asyncio.sleep(_POLL)
+
+
 def _with_children(runs: Iterable[Run[Any]]) -> tuple[list[Work], set[Work]]:
-    """Return what this event loop executes of runs, of their children and of their tasks in the background.
+    """Return the runs that this event loop executes: these, their children and their tasks in the background.
 
     Also return those among them for which a call waits.
     """
