@@ -186,7 +186,7 @@ class Channel:
         self.last_fact: int | None = None
         self.begun = False  # until then the run waits for no reader: the caller may only read once it has begun
         self.ending = False  # the run is ending, and waits for no reader any more
-        self.leaves_resumable: Callable[[], bool] = lambda: True  # as in its scope, and before there is one
+        self.leaves_resumable: Callable[[], bool] = lambda: False  # as in its scope, and before there is one
         self.closed = False
         self.sleeping: set[asyncio.Future[None]] = set()  # readers that have read everything
         self.alone = True  # there was never more than one reader

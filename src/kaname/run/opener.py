@@ -287,7 +287,9 @@ class Opener:
     async def record_answers(self, request: RunRequest) -> None:
         """Record the answers of a request without executing the run, and release it."""
         async with AsyncExitStack() as stack:
-            await self.open(request, Channel(), stack)
+            channel = Channel()
+            channel.leaves_resumable = lambda: True
+            await self.open(request, channel, stack)
 
     async def _either(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         """Resume the run if it exists, else begin it. Of several processes that do so at once, one does the work and the others

@@ -112,7 +112,7 @@ class Work:
                     run=self.run_id,
                 )
             getLogger("kaname").warning("%s", told)
-        if not self.is_acting:
+        if not self.is_acting and not self.scope.threads.is_over:
             told = notice("run.thread_left", "a thread of a tool of run {run} did not end in time", run=self.run_id)
             getLogger("kaname").warning("%s", told)
 
@@ -396,7 +396,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     def tasks(self) -> list[Run[Any]]:
         """The tasks in the background that it has begun here, and that are not over."""
         scope = self._work.scope
-        return [] if scope is None else [run for run in scope.tasks if not run.done()]
+        return [] if scope is None else [one for run in scope.tasks for one in (run.tasks if run.done() else [run])]
 
     def over(self, then: Callable[[], None]) -> None:
         """Call `then` when it is not executed any more."""

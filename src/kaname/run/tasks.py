@@ -112,6 +112,10 @@ async def _begin(scope: Scope, run: Run[Any]) -> None:
         raise
     except AgentError:  # in its own record
         pass
+    except asyncio.CancelledError:  # the call was cut meanwhile, and says nothing of it
+        if not scope.leaves_resumable():
+            run.abort(notice("task.not_begun", "the call that starts it was cancelled"))
+        raise
     run.detach()
     look_after(_wait_here(run, scope.journal), _HERE)
 
