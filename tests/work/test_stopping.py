@@ -949,3 +949,50 @@ async def test_call_that_is_released_with_its_child_is_not_counted(tmp_path):
     assert (await agent.resume(run_id)).output == "done"
     assert bank.done == ["a", "b"]
     await agent.journal.close()
+
+
+class Opening(MemoryJournal):
+    """A journal that waits, at the first facts of a run that is chosen, until it is let go."""
+
+    def __init__(self, chosen):
+        super().__init__()
+        self.chosen, self.here, self.free = chosen, asyncio.Event(), asyncio.Event()
+
+    async def append(self, events, *given, **more):
+        await super().append(events, *given, **more)
+        if self.chosen(events[0].run_id) and not self.here.is_set():
+            self.here.set()
+            await self.free.wait()
+
+
+async def test_task_whose_start_is_cut_while_it_is_opened_does_not_work_alone():
+    bank, journal = Bank(), Opening(lambda run_id: "/" in run_id)
+    payer = Agent(ScriptedModel([call("pay", name="a"), "done"]), [bank.pay], name="payer", journal=MemoryJournal())
+
+    class Impatient(Policy):
+        async def tool(self, call, next, scope):
+            started = asyncio.ensure_future(next(call))
+            await journal.here.wait()
+            started.cancel()
+            await asyncio.wait([started])
+            journal.free.set()
+            return ToolResult(error="timed out")
+
+    replies = [call("delegate_to_agent", agent="payer", task="Pay.", background=True), "It timed out."]
+    team = Team((payer,), background=True)
+    agent = Agent(ScriptedModel(replies), name="lead", journal=journal, team=team, policies=[Impatient()])
+    assert (await agent.run("go")).output == "It timed out."
+    await until(lambda: journal.runs(agent="payer", status="cancelled"))
+    assert bank.begun == []
+
+
+async def test_step_sequence_that_is_cancelled_while_it_opens_ends():
+    journal = Opening(lambda run_id: True)
+    steps = Agent(ScriptedModel(["done"]), journal=journal).steps("go")
+    opening = asyncio.create_task(steps.next_step())
+    await journal.here.wait()
+    opening.cancel()
+    journal.free.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert [card.status for card in await journal.runs()] == ["cancelled"]

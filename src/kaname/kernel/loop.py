@@ -18,9 +18,7 @@ async def drive(scope: Scope) -> State:
     """Advance the run until there is nothing to do. Starting, resuming and forking all use this."""
     task = asyncio.current_task()
     while not scope.state.finished:
-        if (task is not None and task.cancelling()) or (
-            scope.stopping and scope.is_to_end
-        ):  # foreign code may have swallowed the cancellation
+        if (scope.stopping and scope.is_to_end) or (task is not None and task.cancelling()):  # which a tool may have swallowed
             raise asyncio.CancelledError
         await advance(scope)
     return scope.state
