@@ -235,15 +235,16 @@ async def test_a_closed_journal_refuses(tmp_path):
 
 async def test_journals_that_nobody_holds_are_let_go(tmp_path):
     async def one(number):
-        await Agent(adding(), [add], journal=tmp_path / f"{number}.db").run("go")
+        agent = Agent(adding(), [add], journal=tmp_path / f"{number}.db")
+        await agent.run("go")
+        ours.update(writers() - before)  # while the agent is held
 
     def writers():
         return {thread for thread in threading.enumerate() if thread.name.startswith("kaname-journal")}
 
-    before = writers()  # of other tests, which may end meanwhile
+    before, ours = writers(), set()  # the first are of other tests, and may end meanwhile
     for number in range(8):
         await one(number)
-    ours = writers() - before
     assert ours, "they were there"
     await until(lambda: not writers() & ours, freeing=True)
 

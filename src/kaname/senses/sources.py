@@ -172,10 +172,14 @@ def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) 
                 raise SenseError.of("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status)
             content = answer.read(most + 1)
             if over.is_set():  # what came is not all of it
-                raise TimeoutError(f"it takes longer than {_LONGEST:g} s")
+                raise ConnectionAbortedError
             if len(content) > most:
                 raise _too_large(host, most)
             return content, (answer.getheader("content-type") or "").partition(";")[0].strip()
+    except (OSError, http.client.HTTPException) as problem:
+        if over.is_set():
+            raise TimeoutError(f"it takes longer than {_LONGEST:g} s") from problem
+        raise
     finally:
         late.cancel()
         sock.close()
